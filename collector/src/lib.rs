@@ -1,0 +1,11 @@
+//! rdmascope's library.
+//!
+//! ```text
+//! sources ──observations──▶ engine (inventory → timelines → rules) ──snapshots, findings──▶ sinks
+//! ```
+//!
+//! Everything right of the sources is a deterministic function of the observation stream: the engine reads no clock,
+//! does no I/O and draws no random number. A recording replayed gives the findings of the live run, byte for byte.
+
+pub mod observation;
+pub mod source;

@@ -1,0 +1,738 @@
+//! The observation: one timestamped fact from one source. Everything right of the sources is a function of these.
+//!
+//! `Observation` and its bodies mirror the recording format (docs/recording.md) field by field; [`recording`] reads and
+//! writes them as JSON Lines. Strings are borrowed where they can be: a live source lends its own names, a replay lends
+//! the line it has just read, so a counter costs no allocation on its way into the engine.
+
+pub mod recording;
+mod text;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+pub use text::{Histogram, Pairs};
+
+/// A string that is lent by a live source or by the line of a recording.
+pub type Text<'a> = Cow<'a, str>;
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub type Nanos = u64;
+
+/// One timestamped fact.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation<'a> {
+    /// When it was observed, `CLOCK_MONOTONIC` nanoseconds of the observed node.
+    pub t: Nanos,
+    /// What was observed.
+    pub body: Body<'a>,
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $variant:ident($type:ty) = $name:literal,)*) => {
+        /// What was observed; the recording's `type`.
+        #[derive(Debug, Clone, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "observations are passed by reference, never stored in bulk")]
+        pub enum Body<'a> { $($(#[$doc])* $variant($type),)* }
+
+        impl<'a> Body<'a> {
+            /// The recording's `type` of this body.
+            #[must_use]
+            pub fn type_name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)* }
+            }
+
+            /// Writes the body's fields as a JSON object.
+            pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+                match self { $(Self::$variant(body) => serde_json::to_writer(out, body),)* }
+            }
+
+            /// Reads a body of the given `type` from a whole line; `None` when this version does not know the type.
+            pub(crate) fn from_json(type_name: &str, line: &'a str) -> serde_json::Result<Option<Self>> {
+                match type_name {
+                    $($name => serde_json::from_str(line).map(|body| Some(Self::$variant(body))),)*
+                    _ => Ok(None),
+                }
+            }
+        }
+    };
+}
+
+bodies! {
+    /// A device appeared, changed its name or vanished.
+    Device(Device<'a>) = "device",
+    /// The state of one port.
+    Port(Port<'a>) = "port",
+    /// One set of counters, exactly as read.
+    Counters(Counters<'a>) = "counters",
+    /// The state of a bond.
+    Bond(Bond<'a>) = "bond",
+    /// A PCIe function, its path and its link.
+    Pcie(Pcie<'a>) = "pcie",
+    /// One AER event.
+    Aer(Aer<'a>) = "aer",
+    /// One asynchronous event (`IBV_EVENT_*`).
+    Async(Async<'a>) = "async",
+    /// A message of a device's own health reporter.
+    Health(Health<'a>) = "health",
+    /// A QP was created, changed, destroyed or found in the kernel's list.
+    Qp(Qp<'a>) = "qp",
+    /// Cumulative statistics of one QP.
+    QpStats(QpStats<'a>) = "qp_stats",
+    /// A loopback latency measurement.
+    Loopback(Loopback<'a>) = "loopback",
+    /// The NIC's congestion control parameters.
+    CongestionConfig(CongestionConfig<'a>) = "congestion_config",
+    /// What a source can see, so that a replay shows what the live screen showed.
+    Source(SourceState<'a>) = "source",
+    /// Which probes are attached, and what they cost.
+    Probes(Probes<'a>) = "probes",
+    /// Simulator only: the ground truth. The engine never sees it.
+    Truth(Truth<'a>) = "truth",
+    /// Observations that were lost before this point.
+    Lost(Lost<'a>) = "lost",
+}
+
+/// A device appeared, changed its name or vanished.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device<'a> {
+    /// The kernel's name now; never an identity.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// The RDMA device index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// The kernel driver bound to the function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<Text<'a>>,
+    /// `0011:2233:4455:6677`; an all-zero GUID counts as absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_guid: Option<Text<'a>>,
+    /// Firmware version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fw: Option<Text<'a>>,
+    /// The PCI function, `0000:3b:00.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<Text<'a>>,
+    /// The physical function's address, when this device is a virtual function whose `physfn` can be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physfn: Option<Text<'a>>,
+    /// The device is a virtual function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vf: Option<bool>,
+    /// The adapter's board or HCA type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Text<'a>>,
+    /// The device is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<bool>,
+    /// Why nothing more of the device can be read (for example a class link without its target).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<Text<'a>>,
+}
+
+/// The link layer of a port, as the kernel names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LinkLayer {
+    /// InfiniBand.
+    InfiniBand,
+    /// Ethernet: RoCE or iWARP.
+    Ethernet,
+    /// Neither (for example EFA), or not readable.
+    #[default]
+    #[serde(other)]
+    Unspecified,
+}
+
+/// The logical state of a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PortState {
+    /// No link.
+    Down,
+    /// Link trained, not yet configured by a subnet manager.
+    Init,
+    /// Configured, not yet active.
+    Armed,
+    /// Carries data.
+    Active,
+    /// The state could not be read or is not one of the four.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl PortState {
+    /// The name in the recording and on the screen; `–` when it is not known.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Down => "DOWN",
+            Self::Init => "INIT",
+            Self::Armed => "ARMED",
+            Self::Active => "ACTIVE",
+            Self::Unknown => "–",
+        }
+    }
+}
+
+/// The state of one port.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Port<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// Port number, from 1.
+    pub port: u32,
+    /// Link layer.
+    #[serde(default)]
+    pub link_layer: LinkLayer,
+    /// Logical state.
+    #[serde(default)]
+    pub state: PortState,
+    /// The physical state's name as the kernel wrote it, or its number where number and name disagree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phys_state: Option<Text<'a>>,
+    /// Signalling rate in Gb/s (10^9 bit/s); absent when it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_gbps: Option<f64>,
+    /// Lanes in use (1, 2, 4, 8, 12), from the rate's text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lanes: Option<u32>,
+    /// InfiniBand local identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lid: Option<u32>,
+    /// Network devices of this port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netdevs: Vec<Text<'a>>,
+    /// The bond the port's network device belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bond: Option<Text<'a>>,
+    /// Milliseconds for which the driver serves `hw_counters` from its cache (`lifespan`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifespan_ms: Option<u32>,
+    /// GID table entries in use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gids: Vec<Gid<'a>>,
+    /// What was odd about reading this port, for the notes of the screen and of `ports --json`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Text<'a>>,
+}
+
+/// One used entry of a port's GID table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gid<'a> {
+    /// Table index.
+    pub index: u32,
+    /// The GID in the kernel's notation.
+    #[serde(borrow)]
+    pub gid: Text<'a>,
+    /// `IB/RoCE v1` or `RoCE v2`, as the kernel writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Text<'a>>,
+    /// Network device behind the entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netdev: Option<Text<'a>>,
+}
+
+/// Where a counter set was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CounterSource {
+    /// `ports/N/counters/` (PMA), with `counters_ext/` where an old kernel has it.
+    Counters,
+    /// `hw_counters/` of the port, or of the device when the set has no port.
+    HwCounters,
+    /// `RDMA_NLDEV_CMD_STAT_GET`.
+    Nldev,
+    /// The network device's statistics through ethtool.
+    Ethtool,
+    /// A counter set bound to one QP or one QP type.
+    Qp,
+    /// A source this version does not know.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl CounterSource {
+    /// The name in the recording.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counters => "counters",
+            Self::HwCounters => "hw_counters",
+            Self::Nldev => "nldev",
+            Self::Ethtool => "ethtool",
+            Self::Qp => "qp",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// One set of counters. Names and units are the driver's own, exactly as read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counters<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// Port number; absent for a set of the whole device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
+    /// Network device, for `ethtool` sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netdev: Option<Text<'a>>,
+    /// Where the set was read.
+    pub source: CounterSource,
+    /// The QP a bound set belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qpn: Option<u32>,
+    /// The QP type a bound set belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qp_type: Option<Text<'a>>,
+    /// Raw values by the driver's names.
+    #[serde(borrow, default)]
+    pub values: Pairs<'a, u64>,
+    /// Why a counter could not be read. The name `*` stands for the whole set.
+    #[serde(borrow, default, skip_serializing_if = "Pairs::is_empty")]
+    pub unavailable: Pairs<'a, Text<'a>>,
+}
+
+/// The state of a bond.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bond<'a> {
+    /// Name of the bond.
+    #[serde(borrow)]
+    pub bond: Text<'a>,
+    /// Mode as the kernel names it, for example `active-backup`.
+    pub mode: Text<'a>,
+    /// The active network device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<Text<'a>>,
+    /// The bond's members.
+    #[serde(default)]
+    pub slaves: Vec<Slave<'a>>,
+}
+
+/// One member of a bond.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slave<'a> {
+    /// Network device.
+    #[serde(borrow)]
+    pub netdev: Text<'a>,
+    /// The link is up.
+    pub up: bool,
+}
+
+/// A PCIe function, its path and its link.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pcie<'a> {
+    /// The function's address, `0000:3b:00.0`.
+    #[serde(borrow)]
+    pub pci: Text<'a>,
+    /// Class code as sysfs writes it, `0x020700`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Text<'a>>,
+    /// Addresses from the root port to the function itself.
+    #[serde(default)]
+    pub path: Vec<Text<'a>>,
+    /// Current link speed, GT/s per lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_gts: Option<f64>,
+    /// Current link width, lanes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// Highest speed of the function, GT/s per lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_speed_gts: Option<f64>,
+    /// Highest width of the function, lanes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_width: Option<u32>,
+    /// Maximum payload size, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mps: Option<u32>,
+    /// The operating system owns AER on this function; absent when it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aer_owned: Option<bool>,
+    /// AER totals; absent where the function shows none.
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    pub aer: Option<AerTotals<'a>>,
+}
+
+/// AER totals of one function by severity, as `aer_dev_*` lists them (names such as `RxErr`, `TOTAL_ERR_COR`).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AerTotals<'a> {
+    /// `aer_dev_correctable`.
+    #[serde(borrow, default)]
+    pub correctable: Pairs<'a, u64>,
+    /// `aer_dev_nonfatal`.
+    #[serde(borrow, default)]
+    pub nonfatal: Pairs<'a, u64>,
+    /// `aer_dev_fatal`.
+    #[serde(borrow, default)]
+    pub fatal: Pairs<'a, u64>,
+}
+
+/// Severity of an AER event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AerSeverity {
+    /// Corrected by the hardware.
+    Corrected,
+    /// Uncorrected, the link still works.
+    Nonfatal,
+    /// Uncorrected, the link is unreliable.
+    Fatal,
+}
+
+/// One AER event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Aer<'a> {
+    /// The function that reported, `0000:3b:00.0`.
+    #[serde(borrow)]
+    pub pci: Text<'a>,
+    /// Severity.
+    pub severity: AerSeverity,
+    /// The status register's bits; 0 when the report carried none.
+    #[serde(default)]
+    pub status: u32,
+    /// The bits' names in the PCIe specification's short form, for example `Rollover`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<Text<'a>>,
+    /// The logged TLP header, when it is valid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tlp: Vec<u32>,
+}
+
+/// One asynchronous event.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Async<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// The port concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
+    /// The QP concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qpn: Option<u32>,
+    /// `IBV_EVENT_*` without the prefix, for example `PORT_ERR`.
+    pub event: Text<'a>,
+}
+
+/// A message of a device's own health reporter.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health<'a> {
+    /// Device name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Text<'a>>,
+    /// PCI function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<Text<'a>>,
+    /// Reporter, for example `fw_fatal`.
+    #[serde(borrow)]
+    pub reporter: Text<'a>,
+    /// Its message.
+    pub message: Text<'a>,
+}
+
+/// What happened to a QP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QpEvent {
+    /// Created.
+    Create,
+    /// `modify_qp` returned.
+    Modify,
+    /// Destroyed.
+    Destroy,
+    /// Found in the kernel's list.
+    #[default]
+    Seen,
+}
+
+/// State of a QP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum QpState {
+    /// Just created.
+    Reset,
+    /// Initialised.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send.
+    Rts,
+    /// Send queue drained.
+    Sqd,
+    /// Send queue error (UD, UC).
+    Sqe,
+    /// Error.
+    Err,
+    /// Not known.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl QpState {
+    /// The name in the recording and on the screen; `–` when it is not known.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::Rtr => "RTR",
+            Self::Rts => "RTS",
+            Self::Sqd => "SQD",
+            Self::Sqe => "SQE",
+            Self::Err => "ERR",
+            Self::Unknown => "–",
+        }
+    }
+
+    /// From the kernel's `enum ib_qp_state` (include/rdma/ib_verbs.h).
+    #[must_use]
+    pub fn from_kernel(state: u32) -> Self {
+        match state {
+            0 => Self::Reset,
+            1 => Self::Init,
+            2 => Self::Rtr,
+            3 => Self::Rts,
+            4 => Self::Sqd,
+            5 => Self::Sqe,
+            6 => Self::Err,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A QP was created, changed, destroyed or found in the kernel's list.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Qp<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// QP number, 24 bits.
+    pub qpn: u32,
+    /// Port number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
+    /// What happened.
+    pub event: QpEvent,
+    /// Type as the kernel names it, for example `RC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qp_type: Option<Text<'a>>,
+    /// State before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<QpState>,
+    /// State asked for, or found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<QpState>,
+    /// The call's error as a positive errno; absent when it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<u32>,
+    /// Owning process; absent for the kernel's own QPs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The owner's `comm`, or the kernel module's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comm: Option<Text<'a>>,
+    /// Container id, where the cgroup tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Text<'a>>,
+    /// The peer's QPN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_qpn: Option<u32>,
+    /// The peer's GID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_gid: Option<Text<'a>>,
+    /// Local ACK timeout exponent: 4.096 µs · 2^timeout; 0 = infinite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u8>,
+    /// Transport retries, 0–7.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_cnt: Option<u8>,
+    /// RNR retries, 0–7; 7 = infinite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rnr_retry: Option<u8>,
+    /// Path MTU in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_mtu: Option<u32>,
+}
+
+/// Cumulative statistics of one QP since it was first traced.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct QpStats<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// QP number.
+    pub qpn: u32,
+    /// `post_send` calls.
+    pub posts: u64,
+    /// Work requests in those calls.
+    pub wrs: u64,
+    /// Bytes those work requests asked to move (sum of SGE lengths).
+    pub bytes: u64,
+    /// Work requests with `IBV_SEND_SIGNALED`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signaled: Option<u64>,
+    /// Work requests by size: bucket i counts sizes in [2^i, 2^(i+1)) bytes, bucket 0 also 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_log2: Option<Histogram>,
+    /// Work requests by opcode name.
+    #[serde(borrow, default, skip_serializing_if = "Pairs::is_empty")]
+    pub opcodes: Pairs<'a, u64>,
+    /// Time actually watched in ns, if less than all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_ns: Option<u64>,
+    /// Completions polled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions: Option<u64>,
+    /// Error completions by `ibv_wc_status` name.
+    #[serde(borrow, default, skip_serializing_if = "Pairs::is_empty")]
+    pub errors: Pairs<'a, u64>,
+    /// Post-to-poll latency: bucket i counts [2^i, 2^(i+1)) ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_log2_ns: Option<Histogram>,
+    /// Times the process posted to this QP right after another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<u64>,
+    /// Time of the last post.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_post_t: Option<Nanos>,
+    /// Work requests that were in lists too long to be walked to the end: they are in none of the numbers above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<u64>,
+}
+
+/// A loopback latency measurement.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Loopback<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// Port number.
+    pub port: u32,
+    /// Median, ns.
+    pub p50_ns: u64,
+    /// 99th percentile, ns.
+    pub p99_ns: u64,
+    /// Maximum, ns.
+    pub max_ns: u64,
+    /// Operations measured.
+    pub n: u64,
+}
+
+/// The NIC's congestion control parameters by the driver's own names; an absent key is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CongestionConfig<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// Port number.
+    pub port: u32,
+    /// Notification point (receiver) parameters.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub np: serde_json::Map<String, serde_json::Value>,
+    /// Reaction point (sender) parameters.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub rp: serde_json::Map<String, serde_json::Value>,
+    /// PFC by priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfc_enabled: Option<[bool; 8]>,
+    /// What the port trusts: `pcp` or `dscp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Text<'a>>,
+    /// DSCP of CNPs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cnp_dscp: Option<u8>,
+    /// `dcqcn`, `rtt` or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cc_algorithm: Option<Text<'a>>,
+}
+
+/// How much of its subject a source sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Seeing {
+    /// All it is meant to see.
+    Ok,
+    /// Some of it; the reason says what is missing.
+    Partial,
+    /// Nothing.
+    #[default]
+    Off,
+}
+
+/// What a source can see.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceState<'a> {
+    /// The source's name.
+    #[serde(borrow)]
+    pub source: Text<'a>,
+    /// How much it sees.
+    pub state: Seeing,
+    /// Why not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text<'a>>,
+}
+
+/// Which probes are attached, and what they cost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probes<'a> {
+    /// Probes wanted.
+    pub wanted: u32,
+    /// Probes attached.
+    pub attached: u32,
+    /// Those that could not be attached.
+    #[serde(borrow, default)]
+    pub failed: Vec<FailedProbe<'a>>,
+    /// Length of the attach window, ns; absent when the data-path probes are attached all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ns: Option<u64>,
+    /// Period of the windows, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ns: Option<u64>,
+    /// Data-path probe hits since start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+    /// Estimated cost of those hits, ns of CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_ns: Option<u64>,
+}
+
+/// A probe that could not be attached, or was detached.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FailedProbe<'a> {
+    /// The probe's name.
+    #[serde(borrow)]
+    pub name: Text<'a>,
+    /// Why.
+    pub reason: Text<'a>,
+}
+
+/// Simulator only: the ground truth.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Truth<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// Port number.
+    pub port: u32,
+    /// Class of the fault.
+    pub class: Text<'a>,
+    /// The fault is active from here on.
+    pub active: bool,
+}
+
+/// Observations that were lost before this point.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lost<'a> {
+    /// The source that lost them.
+    #[serde(borrow)]
+    pub source: Text<'a>,
+    /// How many.
+    pub n: u64,
+}
