@@ -4,6 +4,7 @@
 //! writes them as JSON Lines. Strings are borrowed where they can be: a live source lends its own names, a replay lends
 //! the line it has just read, so a counter costs no allocation on its way into the engine.
 
+mod fields;
 pub mod recording;
 mod text;
 
@@ -48,9 +49,10 @@ macro_rules! bodies {
             }
 
             /// Reads a body of the given `type` from a whole line; `None` when this version does not know the type.
-            pub(crate) fn from_json(type_name: &str, line: &'a str) -> serde_json::Result<Option<Self>> {
-                match type_name {
-                    $($name => serde_json::from_str(line).map(|body| Some(Self::$variant(body))),)*
+            /// Adds the number of unknown fields to `unknown`.
+            pub(crate) fn from_json(name: &str, line: &'a str, unknown: &mut u32) -> serde_json::Result<Option<Self>> {
+                match name {
+                    $($name => fields::from_str(line, unknown).map(|body| Some(Self::$variant(body))),)*
                     _ => Ok(None),
                 }
             }

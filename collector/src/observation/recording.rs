@@ -1,1 +1,481 @@
 //! The recording: observations as JSON Lines, plain or zstd-compressed (docs/recording.md is the promise to users).
+//!
+//! Reading is forgiving by contract: unknown types and fields are skipped and counted, a bad line costs only itself, a
+//! truncated end loses only its last line. What was skipped is in [`Notices`], never silent.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Body, Nanos, Observation};
+
+/// The value of the header's `format`.
+pub const FORMAT: &str = "rdmascope-recording";
+/// The version this program writes, and the newest it reads.
+pub const VERSION: u32 = 1;
+/// More bad lines in a row than this end the read.
+pub const MAX_BAD_IN_A_ROW: u32 = 100;
+/// A longer line is a bad line: no observation comes near it, and a foreign file may be one endless line.
+const MAX_LINE_BYTES: u64 = 16 << 20;
+/// Bad lines that are kept with their number and message; the rest is only counted.
+const MAX_BAD_KEPT: usize = 20;
+/// The first four bytes of a zstd frame (RFC 8878, section 3.1.1), little-endian 0xFD2FB528.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The first line of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Always [`FORMAT`].
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// Name of the observed node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its kernel release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The program that wrote the recording, with its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Wall clock (ns since 1970) at the moment `mono_ns` was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_ns: Option<u64>,
+    /// `CLOCK_MONOTONIC` (ns) at the moment `unix_ns` was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mono_ns: Option<Nanos>,
+    /// Why the recording holds no device, where it holds none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Header {
+    /// A header of this version.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            tool: Some(concat!("rdmascope ", env!("CARGO_PKG_VERSION")).to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Wall clock (ns since 1970) of a monotonic time; `None` when the header does not tie the two.
+    #[must_use]
+    pub fn unix_ns_at(&self, t: Nanos) -> Option<u64> {
+        let offset = i128::from(self.unix_ns?) - i128::from(self.mono_ns?);
+        u64::try_from(i128::from(t) + offset).ok()
+    }
+}
+
+/// Why a recording could not be opened or read on.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The file could not be opened or read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The file holds nothing.
+    #[error("the file is empty")]
+    Empty,
+    /// The first line is not a recording's header.
+    #[error("not an rdmascope recording: the first line is no header ({0})")]
+    NoHeader(String),
+    /// The recording was written by a newer version.
+    #[error("the recording has format version {0}; this program reads up to {VERSION}")]
+    NewerVersion(u32),
+    /// Too many bad lines in a row.
+    #[error("more than {MAX_BAD_IN_A_ROW} bad lines in a row up to line {line}: {message}")]
+    TooManyBadLines {
+        /// Number of the last of them.
+        line: u64,
+        /// What was wrong with it.
+        message: String,
+    },
+}
+
+/// What was skipped while reading.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notices {
+    /// Observations read.
+    pub observations: u64,
+    /// Lines of a type this version does not know, by type.
+    pub unknown_types: BTreeMap<String, u64>,
+    /// Fields this version does not know (of an observation itself, not of its nested parts).
+    pub unknown_fields: u64,
+    /// Counter values that are no unsigned integer and were left out.
+    pub odd_values: u64,
+    /// Lines that could not be read.
+    pub bad_lines: u64,
+    /// The first of them: line number and what was wrong.
+    pub bad: Vec<(u64, String)>,
+    /// The file ends in the middle of a line or of a compressed frame; what is lost.
+    pub truncated: Option<String>,
+}
+
+impl Notices {
+    /// One line for each kind of thing that was skipped; empty when nothing was.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(truncated) = &self.truncated {
+            lines.push(truncated.clone());
+        }
+        for (line, message) in &self.bad {
+            lines.push(format!("line {line} skipped: {message}"));
+        }
+        let more = self.bad_lines.saturating_sub(self.bad.len() as u64);
+        if more > 0 {
+            lines.push(format!("{more} more bad lines skipped"));
+        }
+        if !self.unknown_types.is_empty() {
+            let list: Vec<String> = self.unknown_types.iter().map(|(name, n)| format!("{name} ×{n}")).collect();
+            lines.push(format!("observations of unknown type skipped: {}", list.join(", ")));
+        }
+        if self.unknown_fields > 0 {
+            lines.push(format!("{} unknown fields skipped", self.unknown_fields));
+        }
+        if self.odd_values > 0 {
+            lines.push(format!("{} counter values that are no unsigned integer skipped", self.odd_values));
+        }
+        lines
+    }
+}
+
+/// Reads a recording line by line.
+pub struct Reader<R: Read> {
+    lines: Lines<R>,
+    header: Header,
+    line: u64,
+    bad_in_a_row: u32,
+    notices: Notices,
+    buffer: Vec<u8>,
+    ended: bool,
+}
+
+impl Reader<File> {
+    /// Opens a file and reads its header.
+    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+        Self::new(File::open(path)?)
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header. Compression is detected by content.
+    pub fn new(input: R) -> Result<Self, RecordingError> {
+        let mut reader = Self {
+            lines: Lines::new(input)?,
+            header: Header::default(),
+            line: 0,
+            bad_in_a_row: 0,
+            notices: Notices::default(),
+            buffer: Vec::with_capacity(4096),
+            ended: false,
+        };
+        match reader.fill() {
+            Ok(Filled::Line | Filled::TooLong) => {}
+            Ok(Filled::Partial) if !reader.buffer.is_empty() => {}
+            Ok(_) => return Err(RecordingError::Empty),
+            Err(error) if error.kind() == io::ErrorKind::Other || error.kind() == io::ErrorKind::InvalidData => {
+                return Err(RecordingError::NoHeader(error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        reader.header = parse_header(&reader.buffer)?;
+        Ok(reader)
+    }
+
+    /// The recording's header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What has been skipped so far.
+    #[must_use]
+    pub fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// Hands the next observation to `take`; `None` at the end.
+    pub fn next<T>(&mut self, take: impl FnOnce(&Observation<'_>) -> T) -> Result<Option<T>, RecordingError> {
+        while !self.ended {
+            let filled = match self.fill() {
+                Ok(filled) => filled,
+                Err(error) if self.lines.is_compressed() => {
+                    // A damaged or cut frame: nothing after it can be decompressed, everything before it is good.
+                    self.ended = true;
+                    self.notices.truncated =
+                        Some(format!("the compressed stream is cut off after line {}: {error}", self.line));
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if filled == Filled::End {
+                self.ended = true;
+                return Ok(None);
+            }
+            self.ended = filled == Filled::Partial;
+            if self.buffer.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let parsed = if filled == Filled::TooLong {
+                Err(format!("longer than {} MiB", MAX_LINE_BYTES >> 20))
+            } else {
+                parse_line(&self.buffer)
+            };
+            match parsed {
+                Ok(Line::Observation { observation, unknown_fields, odd_values }) => {
+                    self.notices.observations += 1;
+                    self.notices.unknown_fields += u64::from(unknown_fields);
+                    self.notices.odd_values += u64::from(odd_values);
+                    self.bad_in_a_row = 0;
+                    return Ok(Some(take(&observation)));
+                }
+                Ok(Line::UnknownType(name)) => {
+                    *self.notices.unknown_types.entry(name).or_default() += 1;
+                    self.bad_in_a_row = 0;
+                }
+                Err(_) if filled == Filled::Partial => {
+                    self.notices.truncated = Some(format!("the recording ends in the middle of line {}", self.line));
+                }
+                Err(message) => {
+                    self.notices.bad_lines += 1;
+                    self.bad_in_a_row += 1;
+                    if self.bad_in_a_row > MAX_BAD_IN_A_ROW {
+                        self.ended = true;
+                        return Err(RecordingError::TooManyBadLines { line: self.line, message });
+                    }
+                    if self.notices.bad.len() < MAX_BAD_KEPT {
+                        self.notices.bad.push((self.line, message));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn fill(&mut self) -> io::Result<Filled> {
+        let filled = self.lines.read(&mut self.buffer)?;
+        if filled != Filled::End {
+            self.line += 1;
+        }
+        Ok(filled)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    /// A whole line.
+    Line,
+    /// A line longer than [`MAX_LINE_BYTES`], skipped.
+    TooLong,
+    /// The file's end without a newline.
+    Partial,
+    /// Nothing more.
+    End,
+}
+
+/// Lines of a plain or compressed input.
+enum Lines<R: Read> {
+    Plain(BufReader<io::Chain<io::Cursor<Vec<u8>>, R>>),
+    Zstd(BufReader<zstd::Decoder<'static, BufReader<io::Chain<io::Cursor<Vec<u8>>, R>>>>),
+}
+
+impl<R: Read> Lines<R> {
+    fn new(mut input: R) -> io::Result<Self> {
+        let mut start = Vec::with_capacity(4);
+        input.by_ref().take(4).read_to_end(&mut start)?;
+        let compressed = start == ZSTD_MAGIC;
+        let whole = io::Cursor::new(start).chain(input);
+        Ok(if compressed {
+            Self::Zstd(BufReader::with_capacity(1 << 16, zstd::Decoder::new(whole)?))
+        } else {
+            Self::Plain(BufReader::with_capacity(1 << 16, whole))
+        })
+    }
+
+    fn is_compressed(&self) -> bool {
+        matches!(self, Self::Zstd(_))
+    }
+
+    fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<Filled> {
+        match self {
+            Self::Plain(input) => read_line(input, buffer),
+            Self::Zstd(input) => read_line(input, buffer),
+        }
+    }
+}
+
+fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Filled> {
+    buffer.clear();
+    let n = input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', buffer)?;
+    if n == 0 {
+        return Ok(Filled::End);
+    }
+    if buffer.last() == Some(&b'\n') {
+        return Ok(Filled::Line);
+    }
+    if (n as u64) < MAX_LINE_BYTES {
+        return Ok(Filled::Partial);
+    }
+    input.skip_until(b'\n')?;
+    Ok(Filled::TooLong)
+}
+
+fn parse_header(line: &[u8]) -> Result<Header, RecordingError> {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    let no_header = |what: String| RecordingError::NoHeader(what);
+    let text = std::str::from_utf8(line).map_err(|_| no_header("it is not UTF-8 text".to_owned()))?;
+    let kind: Kind =
+        serde_json::from_str(text).map_err(|_| no_header("it is no JSON object with a type".to_owned()))?;
+    if kind.kind != "header" {
+        return Err(no_header(format!("its type is {:?}", kind.kind)));
+    }
+    let header: Header = serde_json::from_str(text).map_err(|error| no_header(error.to_string()))?;
+    if header.format != FORMAT {
+        return Err(no_header(format!("its format is {:?}", header.format)));
+    }
+    if header.version > VERSION {
+        return Err(RecordingError::NewerVersion(header.version));
+    }
+    Ok(header)
+}
+
+enum Line<'a> {
+    Observation { observation: Observation<'a>, unknown_fields: u32, odd_values: u32 },
+    UnknownType(String),
+}
+
+fn parse_line(line: &[u8]) -> Result<Line<'_>, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8 text".to_owned())?;
+    let (t, kind) = match peek_fast(text) {
+        Some(head) => head,
+        None => peek(text)?,
+    };
+    let mut unknown_fields = 0;
+    let body = Body::from_json(kind, text, &mut unknown_fields).map_err(|error| error.to_string())?;
+    let Some(body) = body else { return Ok(Line::UnknownType(kind.to_owned())) };
+    let odd_values = match &body {
+        Body::Counters(counters) => counters.values.odd(),
+        _ => 0,
+    };
+    Ok(Line::Observation { observation: Observation { t, body }, unknown_fields, odd_values })
+}
+
+/// Time and type of a line that begins the way this program writes it: `{"t":N,"type":"NAME"`.
+fn peek_fast(text: &str) -> Option<(Nanos, &str)> {
+    let rest = text.strip_prefix("{\"t\":")?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let t = rest[..digits].parse().ok()?;
+    let rest = rest[digits..].strip_prefix(",\"type\":\"")?;
+    let end = rest.bytes().take_while(|b| b.is_ascii_lowercase() || *b == b'_').count();
+    rest[end..].starts_with('"').then_some((t, &rest[..end]))
+}
+
+/// Time and type of any line.
+fn peek(text: &str) -> Result<(Nanos, &str), String> {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        t: Option<Nanos>,
+        #[serde(rename = "type", borrow)]
+        kind: Option<&'a str>,
+    }
+    let head: Head<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let kind = head.kind.ok_or("it has no type")?;
+    if kind == "header" {
+        return Err("a header in the middle of the recording".to_owned());
+    }
+    Ok((head.t.ok_or("it has no time t")?, kind))
+}
+
+/// Writes a recording. Every line is complete; [`Writer::flush`] makes what was written readable after a crash.
+pub struct Writer<W: Write> {
+    output: Output<W>,
+    line: Vec<u8>,
+    bytes: u64,
+}
+
+enum Output<W: Write> {
+    Plain(io::BufWriter<W>),
+    Zstd(zstd::Encoder<'static, W>),
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header.
+    pub fn new(output: W, compress: bool, header: &Header) -> io::Result<Self> {
+        let output = if compress {
+            Output::Zstd(zstd::Encoder::new(output, 3)?)
+        } else {
+            Output::Plain(io::BufWriter::with_capacity(1 << 16, output))
+        };
+        let mut writer = Self { output, line: Vec::with_capacity(4096), bytes: 0 };
+        writer.line.extend_from_slice(b"{\"type\":\"header\",");
+        splice_object(&mut writer.line, |line| serde_json::to_writer(line, header))?;
+        writer.write_line()?;
+        Ok(writer)
+    }
+
+    /// Appends one observation.
+    pub fn write(&mut self, observation: &Observation<'_>) -> io::Result<()> {
+        self.line.clear();
+        write_observation(observation, &mut self.line)?;
+        self.write_line()
+    }
+
+    /// Bytes written so far, before compression.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Hands everything written so far to the file, as a complete compressed block where it is compressed.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match &mut self.output {
+            Output::Plain(output) => output.flush(),
+            Output::Zstd(output) => output.flush(),
+        }
+    }
+
+    /// Ends the file properly and gives it back.
+    pub fn finish(self) -> io::Result<W> {
+        match self.output {
+            Output::Plain(output) => output.into_inner().map_err(io::IntoInnerError::into_error),
+            Output::Zstd(output) => output.finish(),
+        }
+    }
+
+    fn write_line(&mut self) -> io::Result<()> {
+        self.line.push(b'\n');
+        self.bytes += self.line.len() as u64;
+        match &mut self.output {
+            Output::Plain(output) => output.write_all(&self.line),
+            Output::Zstd(output) => output.write_all(&self.line),
+        }
+    }
+}
+
+/// Writes one observation as a line of the recording, without the newline.
+pub fn write_observation(observation: &Observation<'_>, line: &mut Vec<u8>) -> io::Result<()> {
+    write!(line, "{{\"t\":{},\"type\":\"{}\",", observation.t, observation.body.type_name())?;
+    splice_object(line, |line| observation.body.write_json(line))
+}
+
+/// Appends a JSON object's fields to an object that is already begun in `line`.
+fn splice_object(line: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> io::Result<()> {
+    let start = line.len();
+    write(line)?;
+    debug_assert_eq!(line.get(start), Some(&b'{'), "a body serialises to a JSON object");
+    line.remove(start);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

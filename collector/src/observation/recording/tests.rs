@@ -1,0 +1,174 @@
+//! What the recording format promises.
+
+use super::*;
+use crate::observation::{CounterSource, Counters, Pairs, Port, PortState};
+
+const HEADER: &str =
+    r#"{"type":"header","format":"rdmascope-recording","version":1,"host":"n","unix_ns":1000,"mono_ns":10}"#;
+
+fn read(text: &str) -> (Vec<String>, Notices, Option<RecordingError>) {
+    let mut reader = Reader::new(text.as_bytes()).expect("the header is good");
+    let mut kinds = Vec::new();
+    let error = loop {
+        match reader.next(|o| format!("{} {}", o.t, o.body.type_name())) {
+            Ok(Some(kind)) => kinds.push(kind),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    (kinds, reader.notices().clone(), error)
+}
+
+fn sample() -> Vec<Observation<'static>> {
+    let mut values = Pairs::default();
+    values.push("port_rcv_data", 18_446_744_073_709_551_615);
+    values.push("RNR sent", 3);
+    let mut unavailable = Pairs::default();
+    unavailable.push("port_xmit_wait", "EINVAL".into());
+    vec![
+        Observation {
+            t: 5,
+            body: Body::Port(Port {
+                device: "mlx5_0".into(),
+                port: 1,
+                state: PortState::Active,
+                rate_gbps: Some(2.5),
+                ..Port::default()
+            }),
+        },
+        Observation {
+            t: 6,
+            body: Body::Counters(Counters {
+                device: "mlx5_0".into(),
+                port: Some(1),
+                source: CounterSource::Counters,
+                values,
+                unavailable,
+                ..Counters::default()
+            }),
+        },
+    ]
+}
+
+#[test]
+fn what_is_written_is_read_back_plain_and_compressed() {
+    for compress in [false, true] {
+        let mut writer = Writer::new(Vec::new(), compress, &Header::new()).unwrap();
+        for observation in sample() {
+            writer.write(&observation).unwrap();
+        }
+        let bytes = writer.finish().unwrap();
+        let mut reader = Reader::new(&bytes[..]).unwrap();
+        for expected in sample() {
+            assert!(reader.next(|o| assert_eq!(*o, expected)).unwrap().is_some());
+        }
+        assert!(reader.next(|_| ()).unwrap().is_none());
+        assert_eq!(reader.notices().lines(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn unknown_types_and_fields_are_skipped_and_counted() {
+    let (kinds, notices, error) = read(&format!(
+        "{HEADER}\n{{\"t\":1,\"type\":\"sunspots\",\"n\":3}}\n\
+         {{\"colour\":[1],\"type\":\"lost\",\"n\":2,\"source\":\"sysfs\",\"t\":7}}\n"
+    ));
+    assert!(error.is_none());
+    assert_eq!(kinds, ["7 lost"]);
+    assert_eq!(notices.unknown_types["sunspots"], 1);
+    assert_eq!(notices.unknown_fields, 1);
+}
+
+#[test]
+fn a_truncated_last_line_costs_only_itself() {
+    let (kinds, notices, error) =
+        read(&format!("{HEADER}\n{{\"t\":1,\"type\":\"lost\",\"source\":\"x\",\"n\":1}}\n{{\"t\":2,\"type\":\"lo"));
+    assert!(error.is_none());
+    assert_eq!(kinds, ["1 lost"]);
+    assert!(notices.truncated.unwrap().contains("line 3"));
+    assert_eq!(notices.bad_lines, 0);
+}
+
+#[test]
+fn a_last_line_without_newline_that_is_whole_is_read() {
+    let (kinds, notices, _) = read(&format!("{HEADER}\n{{\"t\":1,\"type\":\"lost\",\"source\":\"x\",\"n\":1}}"));
+    assert_eq!(kinds, ["1 lost"]);
+    assert_eq!(notices.truncated, None);
+}
+
+#[test]
+fn a_cut_compressed_recording_keeps_what_was_flushed() {
+    let mut writer = Writer::new(Vec::new(), true, &Header::new()).unwrap();
+    for observation in sample() {
+        writer.write(&observation).unwrap();
+    }
+    writer.flush().unwrap();
+    let Output::Zstd(encoder) = &writer.output else { unreachable!() };
+    let bytes = encoder.get_ref().clone();
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    assert!(reader.next(|_| ()).unwrap().is_some());
+    assert!(reader.next(|_| ()).unwrap().is_some());
+    assert!(reader.next(|_| ()).unwrap().is_none());
+    assert!(reader.notices().truncated.is_some());
+}
+
+#[test]
+fn a_bad_line_is_reported_with_its_number_and_the_rest_is_read() {
+    let (kinds, notices, error) =
+        read(&format!("{HEADER}\nnonsense\n{{\"t\":1,\"type\":\"lost\",\"source\":\"x\",\"n\":1}}\n"));
+    assert!(error.is_none());
+    assert_eq!(kinds, ["1 lost"]);
+    assert_eq!(notices.bad[0].0, 2);
+}
+
+#[test]
+fn more_than_a_hundred_bad_lines_in_a_row_end_the_read() {
+    let good = "{\"t\":1,\"type\":\"lost\",\"source\":\"x\",\"n\":1}\n";
+    let (kinds, _, error) = read(&format!("{HEADER}\n{}{good}", "bad\n".repeat(100)));
+    assert!(error.is_none());
+    assert_eq!(kinds.len(), 1);
+    let (kinds, _, error) = read(&format!("{HEADER}\n{good}{}", "bad\n".repeat(101)));
+    assert_eq!(kinds.len(), 1);
+    assert!(matches!(error, Some(RecordingError::TooManyBadLines { line: 103, .. })));
+}
+
+#[test]
+fn foreign_files_are_refused_with_a_reason() {
+    for (text, part) in [
+        ("", "empty"),
+        ("hello\n", "no header"),
+        ("{\"t\":1,\"type\":\"lost\"}\n", "type is \"lost\""),
+        ("{\"type\":\"header\",\"format\":\"other\",\"version\":1}\n", "format is \"other\""),
+        ("{\"type\":\"header\",\"format\":\"rdmascope-recording\",\"version\":2}\n", "version 2"),
+        ("\u{1F}\u{8B}\u{8}binary", "no header"),
+    ] {
+        let error = Reader::new(text.as_bytes()).err().expect("refused").to_string();
+        assert!(error.contains(part), "{text:?}: {error}");
+    }
+    assert!(Reader::new(&b"\x28\xb5\x2f\xfdgarbage after the magic"[..]).is_err());
+}
+
+#[test]
+fn an_odd_counter_value_costs_only_itself() {
+    let text = format!(
+        "{HEADER}\n{{\"t\":1,\"type\":\"counters\",\"device\":\"d\",\"port\":1,\"source\":\"counters\",\
+         \"values\":{{\"a\":1,\"b\":-1,\"c\":\"N/A\",\"d\":null,\"e\":[1],\"f\":2}}}}\n"
+    );
+    let mut reader = Reader::new(text.as_bytes()).unwrap();
+    let values = reader
+        .next(|o| match &o.body {
+            Body::Counters(c) => c.values.iter().map(|(n, v)| (n.to_string(), *v)).collect::<Vec<_>>(),
+            _ => unreachable!(),
+        })
+        .unwrap()
+        .unwrap();
+    assert_eq!(values, [("a".to_owned(), 1), ("f".to_owned(), 2)]);
+    assert_eq!(reader.notices().odd_values, 4);
+}
+
+#[test]
+fn the_header_ties_monotonic_time_to_the_wall_clock() {
+    let header = Header { unix_ns: Some(1_000), mono_ns: Some(10), ..Header::new() };
+    assert_eq!(header.unix_ns_at(15), Some(1_005));
+    assert_eq!(Header::new().unix_ns_at(15), None);
+}
