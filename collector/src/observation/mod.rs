@@ -125,7 +125,7 @@ pub struct Device<'a> {
     /// The adapter's board or HCA type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Text<'a>>,
-    /// The device is gone.
+    /// The device is gone. A rename is a removal of the old name, then the new name with the same identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<bool>,
     /// Why nothing more of the device can be read (for example a class link without its target).
@@ -207,6 +207,10 @@ pub struct Port<'a> {
     /// Network devices of this port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub netdevs: Vec<Text<'a>>,
+    /// The PCI function behind the port's network device, where the RDMA device itself has none (a software device):
+    /// its PCIe path is this function's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netdev_pci: Option<Text<'a>>,
     /// The bond the port's network device belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bond: Option<Text<'a>>,

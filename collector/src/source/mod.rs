@@ -25,6 +25,10 @@ pub trait Source: Send {
     /// one of [`Source::wake_fds`] became readable. Never blocks on purpose.
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>);
 
+    /// Something happened on the node (a port left ACTIVE, a QP failed) that makes a fresh look worth more than waiting
+    /// for the next period. The source may bring its [`Source::due`] forward.
+    fn nudge(&mut self, _now: Nanos) {}
+
     /// File descriptors that become readable when the source has something before it is due.
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
