@@ -7,5 +7,10 @@
 //! Everything right of the sources is a deterministic function of the observation stream: the engine reads no clock,
 //! does no I/O and draws no random number. A recording replayed gives the findings of the live run, byte for byte.
 
+pub mod engine;
+pub mod finding;
+pub mod inventory;
 pub mod observation;
+pub mod rule;
 pub mod source;
+pub mod timeline;

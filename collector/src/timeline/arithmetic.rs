@@ -249,7 +249,9 @@ impl ResetDetector {
     pub fn verdict(self) -> SetVerdict {
         match self.fell {
             0 => SetVerdict::None,
-            fell if fell >= 2 && self.stood == 0 && self.rose <= fell / 4 => SetVerdict::WholeSetReset { counters: fell },
+            fell if fell >= 2 && self.stood == 0 && self.rose <= fell / 4 => {
+                SetVerdict::WholeSetReset { counters: fell }
+            }
             fell => SetVerdict::Single { fell },
         }
     }

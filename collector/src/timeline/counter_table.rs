@@ -212,9 +212,7 @@ fn pick(
 ) -> Option<&'static CounterDef> {
     let Some(family) = family else {
         let first = rows.next()?;
-        let alike = |def: &CounterDef| {
-            def.kind == first.kind && def.unit.bytes_factor() == first.unit.bytes_factor()
-        };
+        let alike = |def: &CounterDef| def.kind == first.kind && def.unit.bytes_factor() == first.unit.bytes_factor();
         return rows.all(alike).then_some(first);
     };
     rows.clone().find(|def| def.driver == family).or_else(|| rows.find(|def| def.driver == "*"))

@@ -1,0 +1,625 @@
+//! The engine: observation in, world updated, rules asked. It reads no clock, does no I/O and draws no random number,
+//! so the same observations give the same findings, live or replayed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::finding::{Book, Finding};
+use crate::inventory::{
+    BondRecord, By, DeviceId, DeviceRecord, Identity, PcieRecord, PortEvent, PortKey, PortRecord, ProbeRecord,
+    QpChange, QpFailure, SourceRecord, World,
+};
+use crate::observation::recording::Header;
+use crate::observation::{self, Body, Nanos, Observation, PortState, QpEvent, QpState};
+use crate::rule::{self, Settings, Trigger, View};
+
+/// After a gap of more windows than this (a recording of two moments far apart) the windows between are not closed
+/// one by one: nothing was observed in them.
+const MAX_GAP_WINDOWS: u64 = 100_000;
+/// QP failures come in storms; the rules are asked once per storm of this length, ns.
+const QP_STORM_NS: u64 = 10_000_000;
+/// A QP found in the kernel's list this soon after its destroy was seen is on its way out, not back, ns.
+const DESTROY_SETTLES_NS: u64 = 1_000_000_000;
+/// Distinct texts (comm, GID, container) that are shared; beyond that they are stored one by one.
+const MAX_SHARED_TEXTS: usize = 100_000;
+
+/// Turns observations into a world and findings.
+pub struct Engine {
+    world: World,
+    book: Book,
+    settings: Settings,
+    names: HashMap<Arc<str>, DeviceId>,
+    texts: HashSet<Arc<str>>,
+    window_ns: u64,
+    window_end: Option<Nanos>,
+    changes: Vec<Arc<Finding>>,
+    /// QP failures the rules have not been asked about yet: since when.
+    qp_pending: Option<Nanos>,
+}
+
+impl Engine {
+    /// An engine for one node.
+    #[must_use]
+    pub fn new(header: Header, settings: Settings) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0.1–3600 s")]
+        let window_ns = (settings.window_s.clamp(0.1, 3600.0) * 1e9) as u64;
+        Self {
+            world: World::new(header),
+            book: Book::default(),
+            settings,
+            names: HashMap::new(),
+            texts: HashSet::new(),
+            window_ns,
+            window_end: None,
+            changes: Vec::new(),
+            qp_pending: None,
+        }
+    }
+
+    /// The world as known now.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The rules' thresholds.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The world as known now, to be kept: later observations do not change it.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<World> {
+        Arc::new(self.world.clone())
+    }
+
+    /// What a rule sees now.
+    #[must_use]
+    pub fn view(&self) -> View<'_> {
+        View { world: &self.world, now: self.world.now, settings: &self.settings, book: &self.book }
+    }
+
+    /// The findings that were raised, updated or cleared since the last call, in order.
+    pub fn drain(&mut self) -> Vec<Arc<Finding>> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Takes one observation.
+    pub fn take(&mut self, observation: &Observation<'_>) {
+        let t = observation.t;
+        self.advance(t);
+        match &observation.body {
+            Body::Device(device) => self.device(t, device),
+            Body::Port(port) => self.port(t, port),
+            Body::Counters(counters) => self.counters(t, counters),
+            Body::Bond(bond) => self.bond(bond),
+            Body::Pcie(pcie) => self.pcie(t, pcie),
+            Body::Aer(aer) => self.aer(t, aer),
+            Body::Async(event) => self.async_event(t, event),
+            Body::Qp(qp) => self.qp(t, qp),
+            Body::QpStats(stats) => self.qp_stats(t, stats),
+            Body::Source(source) => self.source(t, source),
+            Body::Probes(probes) => self.probes(t, probes),
+            Body::Lost(lost) => {
+                let n = self.world.lost.entry(lost.source.as_ref().into()).or_default();
+                *n = n.saturating_add(lost.n);
+            }
+            // Kept in the recording for the rules that will use them; the truth is for scoring only.
+            Body::Health(_) | Body::Loopback(_) | Body::CongestionConfig(_) | Body::Truth(_) => {}
+        }
+    }
+
+    /// The stream has ended: judges the window that is still open.
+    pub fn finish(&mut self) {
+        if self.window_end.is_some_and(|end| self.world.now + self.window_ns > end) {
+            self.close_window(self.world.now);
+        }
+        self.window_end = None;
+    }
+
+    fn advance(&mut self, t: Nanos) {
+        let end = match self.window_end {
+            Some(end) => end,
+            None => {
+                if self.world.windows == 0 {
+                    self.world.started = t;
+                }
+                *self.window_end.insert(t + self.window_ns)
+            }
+        };
+        if t >= end {
+            let windows = (t - end) / self.window_ns + 1;
+            let each = windows <= MAX_GAP_WINDOWS;
+            for i in 0..(if each { windows } else { 1 }) {
+                let at = end + i * self.window_ns;
+                self.world.now = self.world.now.max(at);
+                self.close_window(at);
+            }
+            self.window_end = Some(end + windows * self.window_ns);
+        } else if self.qp_pending.is_some_and(|since| t >= since + QP_STORM_NS) {
+            self.ask(Trigger::Qp);
+        }
+        self.world.now = self.world.now.max(t);
+    }
+
+    fn close_window(&mut self, at: Nanos) {
+        self.world.windows += 1;
+        self.count_qps();
+        let tracing = self.tracing(at);
+        let window_s = self.window_ns as f64 / 1e9;
+        for port in &mut self.world.ports {
+            Arc::make_mut(port).close_window(at, window_s, tracing);
+        }
+        self.push_qp_rates(at, tracing);
+        for rule in rule::all() {
+            self.ask_rule(*rule);
+        }
+        self.qp_pending = None;
+        self.publish_findings();
+    }
+
+    /// The data path was swept within the last three seconds.
+    fn tracing(&self, now: Nanos) -> bool {
+        self.world.qps.sweeps[0].is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000)
+            && self.world.probes.as_ref().is_none_or(|probes| probes.data_path())
+    }
+
+    fn count_qps(&mut self) {
+        let mut counts: HashMap<PortKey, u32> = HashMap::new();
+        for qp in self.world.qps.iter() {
+            if let Some(port) = self.port_of_qp(qp.device, qp.port) {
+                *counts.entry(PortKey { device: qp.device, port }).or_default() += 1;
+            }
+        }
+        for port in &mut self.world.ports {
+            let n = counts.get(&port.key).copied().unwrap_or(0);
+            if port.qps != n {
+                Arc::make_mut(port).qps = n;
+            }
+        }
+    }
+
+    fn push_qp_rates(&mut self, at: Nanos, tracing: bool) {
+        let recent = |touched: Nanos| at.saturating_sub(touched) < 600_000_000_000;
+        let active: Vec<(DeviceId, u32, Nanos, Option<f64>)> = self
+            .world
+            .qps
+            .iter()
+            .filter_map(|qp| {
+                let detail = qp.detail.as_ref().filter(|detail| recent(detail.touched))?;
+                let rate = self.world.qps.rate_now(qp).filter(|_| tracing);
+                Some((qp.device, qp.qpn, detail.touched, rate))
+            })
+            .collect();
+        for (device, qpn, touched, rate) in active {
+            if let Some(detail) = self.world.qps.detail(touched, device, qpn) {
+                detail.rates.push(rate);
+            }
+        }
+    }
+
+    fn ask(&mut self, trigger: Trigger) {
+        if trigger == Trigger::Qp {
+            self.qp_pending = None;
+        }
+        for rule in rule::all() {
+            if rule.trigger() == trigger {
+                self.ask_rule(*rule);
+            }
+        }
+        self.publish_findings();
+    }
+
+    fn ask_rule(&mut self, rule: &'static dyn rule::Rule) {
+        let verdicts = rule.judge(&self.view());
+        self.book.enter(rule.id(), self.world.now, verdicts, &mut self.changes);
+    }
+
+    fn publish_findings(&mut self) {
+        let mut findings: Vec<Arc<Finding>> = self.book.all_raised().cloned().collect();
+        findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.first_t.cmp(&a.first_t)).then(a.rule.cmp(b.rule)));
+        self.world.findings = findings;
+        self.world.cleared = self.book.cleared().iter().rev().cloned().collect();
+    }
+
+    /// The device of a name; a name nobody introduced is a device of which only the name is known.
+    fn device_id(&mut self, t: Nanos, name: &str) -> DeviceId {
+        if let Some(id) = self.names.get(name) {
+            return *id;
+        }
+        let id = DeviceId::at(self.world.devices.len());
+        self.world.devices.push(Arc::new(DeviceRecord::new(name, t)));
+        self.names.insert(name.into(), id);
+        id
+    }
+
+    fn device_mut(&mut self, id: DeviceId) -> &mut DeviceRecord {
+        Arc::make_mut(&mut self.world.devices[id.0 as usize])
+    }
+
+    fn device(&mut self, t: Nanos, seen: &observation::Device<'_>) {
+        let identity = Identity {
+            pci: seen.pci.as_deref().map(Into::into),
+            guid: crate::inventory::real_guid(seen).map(Into::into),
+        };
+        let named = self.names.get(&*seen.device).copied();
+        if let Some(id) = named {
+            if seen.removed == Some(true) {
+                self.remove_device(t, id);
+                return;
+            }
+            if !self.world.device(id).identity().contradicts(&identity) {
+                self.device_mut(id).update(seen);
+                return;
+            }
+            // Another device has the name now; the one that had it is gone from here.
+            self.remove_device(t, id);
+        } else if seen.removed == Some(true) {
+            return;
+        }
+        let back = |same_name: bool| {
+            self.world.devices.iter().rposition(|device| {
+                device.removed && device.identity().matches(&identity) && (!same_name || *device.name == *seen.device)
+            })
+        };
+        let id = match back(true).or_else(|| back(false)) {
+            Some(index) => {
+                let id = DeviceId::at(index);
+                self.names.insert(seen.device.as_ref().into(), id);
+                for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
+                    Arc::make_mut(port).events.push(t, PortEvent::Returned);
+                }
+                id
+            }
+            None => self.device_id(t, &seen.device),
+        };
+        self.device_mut(id).update(seen);
+    }
+
+    fn remove_device(&mut self, t: Nanos, id: DeviceId) {
+        let name = self.world.device(id).name.clone();
+        self.names.remove(&name);
+        self.device_mut(id).removed = true;
+        for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
+            let port = Arc::make_mut(port);
+            port.events.push(t, PortEvent::Removed);
+            port.change_state(t, PortState::Unknown);
+        }
+        self.world.qps.end_device(t, id);
+        self.ask(Trigger::Port);
+    }
+
+    fn port_index(&mut self, t: Nanos, device: DeviceId, port: u32, state: PortState) -> usize {
+        let key = PortKey { device, port };
+        if let Some(index) = self.world.ports.iter().position(|port| port.key == key) {
+            return index;
+        }
+        self.world.ports.push(Arc::new(PortRecord::new(key, t, state)));
+        self.world.ports.len() - 1
+    }
+
+    fn port(&mut self, t: Nanos, seen: &observation::Port<'_>) {
+        let device = self.device_id(t, &seen.device);
+        let before = self.world.ports.len();
+        let index = self.port_index(t, device, seen.port, seen.state);
+        let new = self.world.ports.len() > before;
+        let port = Arc::make_mut(&mut self.world.ports[index]);
+        if port.first_seen.1 == PortState::Unknown && port.states.is_empty() {
+            // The port was known by its counters only; its first state is no change.
+            port.first_seen = (t, seen.state);
+            port.state = seen.state;
+        }
+        let changed = port.update(t, seen);
+        if changed || new {
+            self.ask(Trigger::Port);
+        }
+    }
+
+    fn counters(&mut self, t: Nanos, seen: &observation::Counters<'_>) {
+        let id = self.device_id(t, &seen.device);
+        let device = self.world.device(id);
+        let (driver, vf) = (device.driver.clone(), device.vf);
+        let bound = match (seen.qpn, &seen.qp_type) {
+            (Some(qpn), _) => Some(Arc::from(format!("qp {qpn}"))),
+            (None, Some(qp_type)) => Some(Arc::from(format!("type {qp_type}"))),
+            (None, None) => None,
+        };
+        let index = seen.port.map(|port| self.port_index(t, id, port, PortState::Unknown));
+        let sets = match index {
+            Some(index) => &mut Arc::make_mut(&mut self.world.ports[index]).sets,
+            None => &mut Arc::make_mut(&mut self.world.devices[id.0 as usize]).sets,
+        };
+        let netdev = seen.netdev.as_deref();
+        let known = sets
+            .iter()
+            .position(|set| set.source == seen.source && set.netdev.as_deref() == netdev && set.bound == bound);
+        let at = known.unwrap_or_else(|| {
+            sets.push(crate::inventory::CounterSet::new(seen.source, netdev, bound, driver.clone()));
+            sets.len() - 1
+        });
+        let taken = sets[at].take(
+            t,
+            vf,
+            driver.as_ref(),
+            seen.values.iter().map(|(name, value)| (&**name, *value)),
+            seen.unavailable.iter().map(|(name, reason)| (&**name, &**reason)),
+        );
+        if let Some(index) = index {
+            let port = Arc::make_mut(&mut self.world.ports[index]);
+            if taken.new_names {
+                port.regroup();
+            }
+            if let Some(fell) = taken.fell {
+                port.events.push(t, PortEvent::Reset(fell));
+            }
+        }
+        if let Some(fell) = taken.fell {
+            // Sets of one device are read one after another: falls of the same moment are one reset.
+            let window_ns = self.window_ns;
+            let device = self.device_mut(id);
+            device.reset = match device.reset {
+                Some((at, before)) if t.saturating_sub(at) < window_ns => Some((at, before + fell)),
+                _ => Some((t, fell)),
+            };
+        }
+    }
+
+    fn bond(&mut self, seen: &observation::Bond<'_>) {
+        let record = BondRecord {
+            mode: seen.mode.as_ref().into(),
+            active: seen.active.as_deref().map(Into::into),
+            slaves: seen.slaves.iter().map(|slave| (slave.netdev.as_ref().into(), slave.up)).collect(),
+        };
+        self.world.bonds.insert(seen.bond.as_ref().into(), Arc::new(record));
+    }
+
+    fn function(&mut self, pci: &str) -> &mut PcieRecord {
+        let key: Arc<str> = pci.into();
+        Arc::make_mut(self.world.pcie.entry(key).or_insert_with(|| Arc::new(PcieRecord::new(pci))))
+    }
+
+    fn pcie(&mut self, t: Nanos, seen: &observation::Pcie<'_>) {
+        let record = self.function(&seen.pci);
+        let link = record.link;
+        let grew = record.update(t, seen);
+        if grew || record.link != link {
+            self.ask(Trigger::Pcie);
+        }
+    }
+
+    fn aer(&mut self, t: Nanos, seen: &observation::Aer<'_>) {
+        let event = crate::inventory::AerEvent {
+            severity: seen.severity,
+            status: seen.status,
+            names: seen.names.iter().map(|name| name.as_ref().into()).collect(),
+        };
+        self.function(&seen.pci).events.push(t, event);
+        self.ask(Trigger::Pcie);
+    }
+
+    fn async_event(&mut self, t: Nanos, seen: &observation::Async<'_>) {
+        let device = self.device_id(t, &seen.device);
+        if let Some(qpn) = seen.qpn {
+            if &*seen.event == "QP_FATAL" {
+                self.qp_failed(t, device, qpn, false);
+            }
+            return;
+        }
+        let Some(number) = seen.port else { return };
+        let index = self.port_index(t, device, number, PortState::Unknown);
+        let port = Arc::make_mut(&mut self.world.ports[index]);
+        let name: Arc<str> = seen.event.as_ref().into();
+        // Some drivers raise the same event twice in a row (rxe: PORT_ACTIVE).
+        let twice = port.events.last().is_some_and(|(at, event)| {
+            *event == PortEvent::Async(name.clone()) && t.saturating_sub(*at) < 1_000_000_000
+        });
+        if !twice {
+            port.events.push(t, PortEvent::Async(name));
+        }
+        match &*seen.event {
+            "PORT_ERR" => port.change_state(t, PortState::Down),
+            "PORT_ACTIVE" => port.change_state(t, PortState::Active),
+            _ => false,
+        };
+        self.ask(Trigger::Port);
+    }
+
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.texts.get(text) {
+            return shared.clone();
+        }
+        let shared: Arc<str> = text.into();
+        if self.texts.len() < MAX_SHARED_TEXTS {
+            self.texts.insert(shared.clone());
+        }
+        shared
+    }
+
+    fn port_of_qp(&self, device: DeviceId, port: Option<u8>) -> Option<u32> {
+        if let Some(port) = port {
+            return Some(u32::from(port));
+        }
+        let mut ports = self.world.ports_of(device);
+        let only = ports.next()?;
+        ports.next().is_none().then_some(only.key.port)
+    }
+
+    fn qp(&mut self, t: Nanos, seen: &observation::Qp<'_>) {
+        let device = self.device_id(t, &seen.device);
+        let known = self.world.qps.find(device, seen.qpn);
+        let (since, state) = known.map_or((None, QpState::Unknown), |qp| (Some(qp.since), qp.state));
+        match seen.event {
+            QpEvent::Destroy => {
+                // A late word about a QP whose number has been given out again.
+                if since.is_none_or(|since| t < since) {
+                    return;
+                }
+                let change = QpChange { from: seen.from.or(Some(state)), to: None, by: By::Destroy, errno: seen.errno };
+                if let Some(detail) = self.world.qps.detail(t, device, seen.qpn) {
+                    detail.changes.push(t, change);
+                }
+                self.world.qps.end(t, device, seen.qpn);
+                return;
+            }
+            QpEvent::Create if since.is_some_and(|since| t > since) => {
+                // The destroy of the number's last owner was not seen.
+                self.world.qps.end(t, device, seen.qpn);
+            }
+            QpEvent::Seen if since.is_none() && self.just_destroyed(t, device, seen.qpn) => return,
+            _ => {}
+        }
+        self.note_qp(t, device, seen);
+        let failed_call = seen.errno.is_some();
+        let change = |by| QpChange { from: seen.from, to: seen.to, by, errno: seen.errno };
+        let recorded = match seen.event {
+            QpEvent::Create => Some(change(By::Create)),
+            QpEvent::Modify => Some(change(By::Modify)),
+            QpEvent::Seen if seen.to.is_some_and(|to| to != state) && since.is_some() => {
+                Some(QpChange { from: Some(state), to: seen.to, by: By::Found, errno: None })
+            }
+            QpEvent::Seen | QpEvent::Destroy => None,
+        };
+        if let (Some(change), Some(detail)) = (recorded, self.world.qps.detail(t, device, seen.qpn)) {
+            detail.changes.push(t, change);
+            if seen.path_mtu.is_some() {
+                detail.path_mtu = seen.path_mtu;
+            }
+        }
+        if seen.to == Some(QpState::Err) && state != QpState::Err && !failed_call && since.is_some() {
+            self.qp_failed_from(t, device, seen.qpn, seen.event == QpEvent::Modify, state);
+        }
+    }
+
+    fn just_destroyed(&self, t: Nanos, device: DeviceId, qpn: u32) -> bool {
+        self.world
+            .qps
+            .gone()
+            .take_while(|qp| qp.destroyed.is_some_and(|at| at + DESTROY_SETTLES_NS > t))
+            .any(|qp| qp.device == device && qp.qpn == qpn)
+    }
+
+    fn note_qp(&mut self, t: Nanos, device: DeviceId, seen: &observation::Qp<'_>) {
+        let comm = seen.comm.as_deref().map(|text| self.text(text));
+        let container = seen.container.as_deref().map(|text| self.text(text));
+        let gid = seen.remote_gid.as_deref().map(|text| self.text(text));
+        let qp_type = seen.qp_type.as_deref().map(|text| self.text(text));
+        let qp = self.world.qps.entry(t, device, seen.qpn);
+        qp.port = seen.port.and_then(|port| u8::try_from(port).ok()).filter(|port| *port > 0).or(qp.port);
+        qp.pid = seen.pid.or(qp.pid);
+        qp.comm = comm.or(qp.comm.take());
+        qp.container = container.or(qp.container.take());
+        qp.remote_gid = gid.or(qp.remote_gid.take());
+        qp.qp_type = qp_type.or(qp.qp_type.take());
+        qp.remote_qpn = seen.remote_qpn.or(qp.remote_qpn);
+        qp.timeout = seen.timeout.or(qp.timeout);
+        qp.retry_cnt = seen.retry_cnt.or(qp.retry_cnt);
+        qp.rnr_retry = seen.rnr_retry.or(qp.rnr_retry);
+        match seen.event {
+            QpEvent::Create => {
+                qp.created = true;
+                qp.since = t;
+            }
+            QpEvent::Seen => qp.listed = true,
+            QpEvent::Modify | QpEvent::Destroy => {}
+        }
+        if seen.errno.is_none()
+            && let Some(to) = seen.to
+        {
+            qp.state = to;
+        }
+    }
+
+    fn qp_failed(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool) {
+        let state = self.world.qps.find(device, qpn).map_or(QpState::Unknown, |qp| qp.state);
+        if state != QpState::Err {
+            self.world.qps.entry(t, device, qpn).state = QpState::Err;
+            self.qp_failed_from(t, device, qpn, asked, state);
+        }
+    }
+
+    fn qp_failed_from(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool, from: QpState) {
+        let Some(qp) = self.world.qps.find(device, qpn) else { return };
+        let last_good = qp.detail.as_ref().and_then(|detail| {
+            detail.changes.iter().rev().find(|(_, change)| change.to != Some(QpState::Err)).map(|(at, _)| *at)
+        });
+        let failure = QpFailure {
+            id: qp.id,
+            device,
+            port: self.port_of_qp(device, qp.port),
+            qpn,
+            comm: qp.comm.clone(),
+            pid: qp.pid,
+            asked,
+            from,
+            last_good,
+        };
+        Arc::make_mut(&mut self.world.qp_failures).push(t, failure);
+        self.qp_pending.get_or_insert(t);
+    }
+
+    fn qp_stats(&mut self, t: Nanos, seen: &observation::QpStats<'_>) {
+        let device = self.device_id(t, &seen.device);
+        // The sweep before this one: the time over which the difference was counted.
+        let newest = self.world.qps.sweeps[0];
+        let before = if newest == Some(t) { self.world.qps.sweeps[1] } else { newest };
+        self.world.qps.swept(t);
+        let errors: u64 = seen.errors.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n));
+        let opcodes: Vec<(Arc<str>, u64)> = seen.opcodes.iter().map(|(name, n)| (self.text(name), *n)).collect();
+        let statuses: Vec<(Arc<str>, u64)> = seen.errors.iter().map(|(name, n)| (self.text(name), *n)).collect();
+        let qp = self.world.qps.entry(t, device, seen.qpn);
+        // Lower than before: the numbers of a new owner of the QPN.
+        let moved = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
+        #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
+        {
+            qp.rate = before.filter(|b| *b < t).map(|b| (moved as f64 * 1e9 / (t - b) as f64) as f32);
+        }
+        (qp.posts, qp.wrs, qp.bytes) = (seen.posts, seen.wrs, seen.bytes);
+        qp.stats_t = Some(t);
+        if seen.completions.is_some() || errors > 0 {
+            qp.errors = Some(errors);
+        }
+        let port = qp.port;
+        if let Some(detail) = self.world.qps.detail(t, device, seen.qpn) {
+            detail.size_log2.clone_from(&seen.size_log2);
+            detail.opcodes = opcodes;
+            detail.errors = statuses;
+            detail.signaled = seen.signaled;
+            detail.sampled_ns = seen.sampled_ns;
+            detail.truncated = seen.truncated.unwrap_or(0);
+            if seen.latency_log2_ns.is_some() {
+                detail.latency_log2_ns.clone_from(&seen.latency_log2_ns);
+            }
+        }
+        if let Some(number) = self.port_of_qp(device, port) {
+            let index = self.port_index(t, device, number, PortState::Unknown);
+            Arc::make_mut(&mut self.world.ports[index]).traced_bytes += moved;
+        }
+    }
+
+    fn source(&mut self, t: Nanos, seen: &observation::SourceState<'_>) {
+        let record = SourceRecord { state: seen.state, reason: seen.reason.as_deref().map(Into::into), t };
+        self.world.sources.insert(seen.source.as_ref().into(), record);
+    }
+
+    fn probes(&mut self, t: Nanos, seen: &observation::Probes<'_>) {
+        self.world.qps.swept(t);
+        let mut record = ProbeRecord {
+            t,
+            wanted: seen.wanted,
+            attached: seen.attached,
+            failed: seen.failed.iter().map(|f| (f.name.as_ref().into(), f.reason.as_ref().into())).collect(),
+            hits: seen.hits,
+            hits_per_s: None,
+            cost_share: None,
+            cost_ns: seen.cost_ns,
+        };
+        if let Some(before) = self.world.probes.as_ref().filter(|before| before.t < t) {
+            let dt = (t - before.t) as f64;
+            let rise = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)? as f64);
+            record.hits_per_s = rise(seen.hits, before.hits).map(|hits| hits * 1e9 / dt);
+            record.cost_share = rise(seen.cost_ns, before.cost_ns).map(|ns| ns / dt);
+        }
+        self.world.probes = Some(Arc::new(record));
+    }
+}

@@ -1,0 +1,397 @@
+//! What a rule concluded about a subject, and the book that keeps conclusions from one window to the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::inventory::{DeviceId, QpRef};
+use crate::observation::Nanos;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Look at it soon.
+    Warning,
+    /// Something is broken, or will be in a moment.
+    Critical,
+}
+
+impl Severity {
+    /// The word in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// How sure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grade {
+    /// From counters only.
+    Suspected,
+    /// From counters and per-QP data.
+    Probable,
+    /// From packets, or an unambiguous event.
+    Confirmed,
+}
+
+impl Grade {
+    /// The word in JSON and on the screen.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Suspected => "suspected",
+            Self::Probable => "probable",
+            Self::Confirmed => "confirmed",
+        }
+    }
+}
+
+/// What a finding is about, as names for people and machines; the empty subject is the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Subject {
+    /// Device name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<Arc<str>>,
+    /// Port number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u32>,
+    /// QP number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qpn: Option<u32>,
+    /// PCI function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pci: Option<Arc<str>>,
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.device, self.port, self.qpn, &self.pci) {
+            (Some(device), _, Some(qpn), _) => write!(f, "{device} QP {qpn}"),
+            (Some(device), Some(port), None, _) => write!(f, "{device}/{port}"),
+            (Some(device), None, None, Some(pci)) => write!(f, "{device} {pci}"),
+            (Some(device), None, None, None) => write!(f, "{device}"),
+            (None, _, _, Some(pci)) => write!(f, "{pci}"),
+            (None, _, _, None) => write!(f, "node"),
+        }
+    }
+}
+
+/// What a finding is about, as an identity that survives a rename.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SubjectKey {
+    /// The node.
+    Node,
+    /// A device.
+    Device(DeviceId),
+    /// A port of a device.
+    Port(DeviceId, u32),
+    /// A QP.
+    Qp(QpRef),
+    /// A PCI function.
+    Pci(Arc<str>),
+}
+
+/// One number a finding rests on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evidence {
+    /// The series or event, by the driver's own name where it has one.
+    pub series: String,
+    /// The window the value was taken over, seconds; null for an event or a state.
+    pub window_s: Option<f64>,
+    /// The value; null when it is not known.
+    pub value: Option<f64>,
+    /// The threshold it was compared with.
+    pub threshold: Option<f64>,
+    /// Unit of value and threshold.
+    pub unit: String,
+}
+
+impl Evidence {
+    /// An evidence row.
+    #[must_use]
+    pub fn new(
+        series: impl Into<String>,
+        window_s: Option<f64>,
+        value: impl Into<Option<f64>>,
+        threshold: impl Into<Option<f64>>,
+        unit: impl Into<String>,
+    ) -> Self {
+        Self { series: series.into(), window_s, value: value.into(), threshold: threshold.into(), unit: unit.into() }
+    }
+}
+
+/// What a rule says of one subject at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conclusion {
+    /// The subject's identity.
+    pub key: SubjectKey,
+    /// The subject's names.
+    pub subject: Subject,
+    /// How bad.
+    pub severity: Severity,
+    /// How sure.
+    pub grade: Grade,
+    /// One sentence with the numbers that matter.
+    pub summary: String,
+    /// The numbers it rests on.
+    pub evidence: Vec<Evidence>,
+    /// What to do.
+    pub advice: String,
+    /// What would raise the grade; empty when it is confirmed.
+    pub would_raise: String,
+    /// When the first sign was observed; the finding's start.
+    pub since: Nanos,
+    /// Changes when the finding should be told again (a higher count, a further QP), besides severity and grade.
+    pub revision: u64,
+}
+
+/// A rule's verdict on one subject.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The condition holds.
+    Holds(Box<Conclusion>),
+    /// Neither the condition nor the clear condition holds: a raised finding stays, nothing new is raised.
+    Keep(SubjectKey),
+}
+
+/// Where a finding is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingState {
+    /// New.
+    Raised,
+    /// Severity, grade or numbers changed.
+    Updated,
+    /// Over.
+    Cleared,
+}
+
+/// A finding at one moment of its life; its JSON form is a promise (docs/json.md).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// When this state was reached, `CLOCK_MONOTONIC` ns.
+    pub t: Nanos,
+    /// The rule's id.
+    pub rule: &'static str,
+    /// What it is about.
+    pub subject: Subject,
+    /// How bad.
+    pub severity: Severity,
+    /// How sure.
+    pub grade: Grade,
+    /// Where it is in its life.
+    pub state: FindingState,
+    /// One sentence with the numbers that matter.
+    pub summary: String,
+    /// The numbers it rests on.
+    pub evidence: Vec<Evidence>,
+    /// What to do.
+    pub advice: String,
+    /// What would raise the grade; absent when it is confirmed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub would_raise: String,
+    /// When the first sign was observed, `CLOCK_MONOTONIC` ns.
+    pub first_t: Nanos,
+    /// The identity of the subject.
+    #[serde(skip)]
+    pub key: SubjectKey,
+    #[serde(skip)]
+    revision: u64,
+}
+
+impl Finding {
+    /// Names the finding on this node, for example `link.down:mlx5_0/1`.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.rule, self.subject)
+    }
+}
+
+/// Raised findings of one rule beyond this number are only counted: a storm of subjects must not drown the rest.
+const MAX_RAISED_PER_RULE: usize = 256;
+/// Cleared findings that are remembered for the screen.
+const MAX_CLEARED: usize = 256;
+
+/// Raised and recently cleared findings.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    raised: BTreeMap<(&'static str, SubjectKey), Arc<Finding>>,
+    cleared: Vec<Arc<Finding>>,
+    /// Subjects that could not be raised because the rule had too many already.
+    pub overflow: u64,
+}
+
+impl Book {
+    /// The raised finding of a rule about a subject.
+    #[must_use]
+    pub fn raised(&self, rule: &'static str, key: &SubjectKey) -> Option<&Arc<Finding>> {
+        self.raised.get(&(rule, key.clone()))
+    }
+
+    /// All raised findings, by rule and subject.
+    pub fn all_raised(&self) -> impl Iterator<Item = &Arc<Finding>> {
+        self.raised.values()
+    }
+
+    /// Recently cleared findings, oldest first.
+    #[must_use]
+    pub fn cleared(&self) -> &[Arc<Finding>] {
+        &self.cleared
+    }
+
+    /// Takes a rule's verdicts on all its subjects at `now` and appends what changed to `changes`. A raised finding
+    /// about a subject the rule said nothing of is cleared.
+    pub fn enter(&mut self, rule: &'static str, now: Nanos, verdicts: Vec<Verdict>, changes: &mut Vec<Arc<Finding>>) {
+        let mut said: Vec<SubjectKey> = Vec::with_capacity(verdicts.len());
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Keep(key) => said.push(key),
+                Verdict::Holds(conclusion) => {
+                    said.push(conclusion.key.clone());
+                    self.hold(rule, now, *conclusion, changes);
+                }
+            }
+        }
+        said.sort_unstable();
+        let over: Vec<SubjectKey> = self
+            .raised
+            .range((rule, SubjectKey::Node)..)
+            .take_while(|((id, _), _)| *id == rule)
+            .map(|((_, key), _)| key)
+            .filter(|key| said.binary_search(key).is_err())
+            .cloned()
+            .collect();
+        for key in over {
+            if let Some(finding) = self.raised.remove(&(rule, key)) {
+                let mut finding = Arc::unwrap_or_clone(finding);
+                finding.t = now;
+                finding.state = FindingState::Cleared;
+                let finding = Arc::new(finding);
+                changes.push(finding.clone());
+                if self.cleared.len() == MAX_CLEARED {
+                    self.cleared.remove(0);
+                }
+                self.cleared.push(finding);
+            }
+        }
+    }
+
+    fn hold(&mut self, rule: &'static str, now: Nanos, new: Conclusion, changes: &mut Vec<Arc<Finding>>) {
+        let slot = (rule, new.key.clone());
+        let old = self.raised.get(&slot);
+        let state = match old {
+            None => {
+                let siblings = self.raised.range((rule, SubjectKey::Node)..).take_while(|((id, _), _)| *id == rule);
+                if siblings.count() >= MAX_RAISED_PER_RULE {
+                    self.overflow += 1;
+                    return;
+                }
+                FindingState::Raised
+            }
+            Some(old) => {
+                let same = old.severity == new.severity && old.grade == new.grade && old.revision == new.revision;
+                if same {
+                    return;
+                }
+                FindingState::Updated
+            }
+        };
+        let first_t = old.map_or(new.since, |old| old.first_t);
+        let finding = Arc::new(Finding {
+            t: now,
+            rule,
+            subject: new.subject,
+            severity: new.severity,
+            grade: new.grade,
+            state,
+            summary: new.summary,
+            evidence: new.evidence,
+            advice: new.advice,
+            would_raise: new.would_raise,
+            first_t,
+            key: new.key,
+            revision: new.revision,
+        });
+        changes.push(finding.clone());
+        self.raised.insert(slot, finding);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conclusion(port: u32, revision: u64) -> Verdict {
+        Verdict::Holds(Box::new(Conclusion {
+            key: SubjectKey::Port(DeviceId(0), port),
+            subject: Subject { device: Some("d".into()), port: Some(port), ..Subject::default() },
+            severity: Severity::Warning,
+            grade: Grade::Suspected,
+            summary: String::new(),
+            evidence: Vec::new(),
+            advice: String::new(),
+            would_raise: String::new(),
+            since: 1,
+            revision,
+        }))
+    }
+
+    fn states(changes: &[Arc<Finding>]) -> Vec<(u32, FindingState)> {
+        changes.iter().map(|f| (f.subject.port.unwrap(), f.state)).collect()
+    }
+
+    #[test]
+    fn a_finding_is_raised_once_updated_on_change_kept_in_the_band_and_cleared_when_nothing_is_said() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        book.enter("a", 1, vec![conclusion(1, 0), conclusion(2, 0)], &mut changes);
+        book.enter("a", 2, vec![conclusion(1, 0), Verdict::Keep(SubjectKey::Port(DeviceId(0), 2))], &mut changes);
+        book.enter("a", 3, vec![conclusion(1, 7)], &mut changes);
+        assert_eq!(
+            states(&changes),
+            [
+                (1, FindingState::Raised),
+                (2, FindingState::Raised),
+                (1, FindingState::Updated),
+                (2, FindingState::Cleared)
+            ]
+        );
+    }
+
+    #[test]
+    fn rules_do_not_clear_each_others_findings() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        book.enter("a", 1, vec![conclusion(1, 0)], &mut changes);
+        book.enter("b", 1, vec![conclusion(1, 0)], &mut changes);
+        book.enter("a", 2, vec![], &mut changes);
+        assert_eq!(book.all_raised().map(|f| f.rule).collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn a_keep_alone_raises_nothing() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        book.enter("a", 1, vec![Verdict::Keep(SubjectKey::Node)], &mut changes);
+        assert!(changes.is_empty());
+    }
+
+    #[test]
+    fn a_storm_of_subjects_is_bounded_and_counted() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        book.enter("a", 1, (0..300).map(|port| conclusion(port, 0)).collect(), &mut changes);
+        assert_eq!(changes.len(), MAX_RAISED_PER_RULE);
+        assert_eq!(book.overflow, 300 - MAX_RAISED_PER_RULE as u64);
+    }
+}

@@ -1,0 +1,243 @@
+//! What is on the node as known now: devices, ports, PCIe functions, QPs, sources. [`World`] holds it all.
+//!
+//! The world is made of shared parts: a clone copies pointers, and the engine copies a part only when it changes while
+//! somebody still looks at the clone. So a snapshot for the screen costs next to nothing, and rules and screens read
+//! the very same thing.
+
+mod device;
+mod pcie;
+mod port;
+mod qp;
+mod sets;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) use device::real_guid;
+pub use device::{DeviceId, DeviceRecord, Identity, Role};
+pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
+pub use port::{MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput};
+pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable};
+pub use sets::CounterSet;
+
+use crate::finding::Finding;
+use crate::observation::recording::Header;
+use crate::observation::{Nanos, QpState, Seeing};
+use crate::timeline::Events;
+
+/// QP failures kept for the rules; what falls out is counted.
+const MAX_FAILURES: usize = 4096;
+
+/// A QP that went into the error state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QpFailure {
+    /// Which.
+    pub id: QpRef,
+    /// Its device.
+    pub device: DeviceId,
+    /// Its port, where known.
+    pub port: Option<u32>,
+    /// Its number.
+    pub qpn: u32,
+    /// Its owner's comm.
+    pub comm: Option<Arc<str>>,
+    /// Its owner.
+    pub pid: Option<u32>,
+    /// A `modify_qp` call asked for it; otherwise nobody was seen asking.
+    pub asked: bool,
+    /// The state before, where known.
+    pub from: QpState,
+    /// When it was last known to be in that state.
+    pub last_good: Option<Nanos>,
+}
+
+/// Everything known at one moment.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Time of the newest observation, `CLOCK_MONOTONIC` ns.
+    pub now: Nanos,
+    /// Time of the first observation.
+    pub started: Nanos,
+    /// Windows closed so far.
+    pub windows: u64,
+    /// The recording's header: the node's name, its kernel, the wall clock.
+    pub header: Arc<Header>,
+    /// Devices, those that are gone included; a [`DeviceId`] is an index into this list.
+    pub devices: Vec<Arc<DeviceRecord>>,
+    /// Ports of all devices, in the order of first appearance.
+    pub ports: Vec<Arc<PortRecord>>,
+    /// PCIe functions by address.
+    pub pcie: BTreeMap<Arc<str>, Arc<PcieRecord>>,
+    /// QPs.
+    pub qps: QpTable,
+    /// QPs that went into the error state, newest last.
+    pub qp_failures: Arc<Events<QpFailure>>,
+    /// Sources by name.
+    pub sources: BTreeMap<Arc<str>, SourceRecord>,
+    /// Probes.
+    pub probes: Option<Arc<ProbeRecord>>,
+    /// Observations lost, by source.
+    pub lost: BTreeMap<Arc<str>, u64>,
+    /// Bonds by name.
+    pub bonds: BTreeMap<Arc<str>, Arc<BondRecord>>,
+    /// Raised findings, worst and newest first.
+    pub findings: Vec<Arc<Finding>>,
+    /// Findings cleared recently, newest first.
+    pub cleared: Vec<Arc<Finding>>,
+}
+
+/// A source as the world knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRecord {
+    /// How much it sees.
+    pub state: Seeing,
+    /// Why not all.
+    pub reason: Option<Arc<str>>,
+    /// When it said so.
+    pub t: Nanos,
+}
+
+/// The probes' last report.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProbeRecord {
+    /// When.
+    pub t: Nanos,
+    /// Probes wanted.
+    pub wanted: u32,
+    /// Probes attached.
+    pub attached: u32,
+    /// Those that are not, with the reason.
+    pub failed: Vec<(Arc<str>, Arc<str>)>,
+    /// Data-path hits since the probes were attached.
+    pub hits: Option<u64>,
+    /// Data-path hits per second, from the last two reports.
+    pub hits_per_s: Option<f64>,
+    /// Share of one core the hits are estimated to cost, from the last two reports.
+    pub cost_share: Option<f64>,
+    /// Estimated cost since the probes were attached, ns of CPU.
+    pub cost_ns: Option<u64>,
+}
+
+impl ProbeRecord {
+    /// The data path is being watched: its probe is neither failed nor detached.
+    #[must_use]
+    pub fn data_path(&self) -> bool {
+        self.attached > 0 && !self.failed.iter().any(|(name, _)| name.starts_with("post_send"))
+    }
+}
+
+/// A bond.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BondRecord {
+    /// Mode.
+    pub mode: Arc<str>,
+    /// Active member.
+    pub active: Option<Arc<str>>,
+    /// Members and whether their link is up.
+    pub slaves: Vec<(Arc<str>, bool)>,
+}
+
+impl World {
+    /// An empty world.
+    #[must_use]
+    pub fn new(header: Header) -> Self {
+        Self {
+            now: 0,
+            started: 0,
+            windows: 0,
+            header: Arc::new(header),
+            devices: Vec::new(),
+            ports: Vec::new(),
+            pcie: BTreeMap::new(),
+            qps: QpTable::default(),
+            qp_failures: Arc::new(Events::new(MAX_FAILURES)),
+            sources: BTreeMap::new(),
+            probes: None,
+            lost: BTreeMap::new(),
+            bonds: BTreeMap::new(),
+            findings: Vec::new(),
+            cleared: Vec::new(),
+        }
+    }
+
+    /// A device by identity.
+    #[must_use]
+    pub fn device(&self, id: DeviceId) -> &DeviceRecord {
+        &self.devices[id.0 as usize]
+    }
+
+    /// The device that has the name now.
+    #[must_use]
+    pub fn device_named(&self, name: &str) -> Option<(DeviceId, &DeviceRecord)> {
+        self.devices.iter().enumerate().find_map(|(index, device)| {
+            (!device.removed && &*device.name == name).then(|| (DeviceId::at(index), &**device))
+        })
+    }
+
+    /// Devices that are there.
+    pub fn present(&self) -> impl Iterator<Item = (DeviceId, &DeviceRecord)> {
+        self.devices.iter().enumerate().filter(|(_, d)| !d.removed).map(|(i, d)| (DeviceId::at(i), &**d))
+    }
+
+    /// A port.
+    #[must_use]
+    pub fn port(&self, key: PortKey) -> Option<&PortRecord> {
+        self.ports.iter().find(|port| port.key == key).map(|port| &**port)
+    }
+
+    /// The ports of a device.
+    pub fn ports_of(&self, device: DeviceId) -> impl Iterator<Item = &PortRecord> {
+        self.ports.iter().filter(move |port| port.key.device == device).map(|port| &**port)
+    }
+
+    /// Ports whose device is there.
+    pub fn present_ports(&self) -> impl Iterator<Item = (&DeviceRecord, &PortRecord)> {
+        self.ports.iter().map(|port| (self.device(port.key.device), &**port)).filter(|(device, _)| !device.removed)
+    }
+
+    /// The PCI function a port's traffic goes through: its device's, or for a software device its netdev's.
+    #[must_use]
+    pub fn function_of<'w>(&'w self, port: &'w PortRecord) -> Option<&'w Arc<str>> {
+        self.device(port.key.device).pci.as_ref().or(port.netdev_pci.as_ref())
+    }
+
+    /// What a device is for: a virtual function, a management sub-device, or an ordinary one.
+    ///
+    /// A management sub-device shares its PCI function with another device and has neither counters nor a network
+    /// device of its own. It is one even when its driver does not say so.
+    #[must_use]
+    pub fn role(&self, id: DeviceId) -> Option<Role> {
+        let device = self.device(id);
+        if device.vf {
+            return Some(Role::Vf);
+        }
+        let pci = device.pci.as_ref()?;
+        let bare = |id: DeviceId| {
+            self.ports_of(id).all(|port| port.netdevs.is_empty() && port.sets.iter().all(CounterSet::is_blank))
+                && self.device(id).sets.iter().all(CounterSet::is_blank)
+        };
+        let sibling = self.present().any(|(other, d)| other != id && d.pci.as_ref() == Some(pci) && !bare(other));
+        Some(if sibling && bare(id) { Role::Management } else { Role::Pf })
+    }
+
+    /// The device another one is a part of: the physical function of a virtual one, the device a management sub-device
+    /// shares its function with. `None` also when a virtual function's physical one cannot be seen from here.
+    #[must_use]
+    pub fn parent(&self, id: DeviceId) -> Option<DeviceId> {
+        let device = self.device(id);
+        let wanted = match self.role(id)? {
+            Role::Vf => device.physfn.as_ref()?,
+            Role::Management => device.pci.as_ref()?,
+            Role::Pf => return None,
+        };
+        self.present()
+            .find(|(other, d)| *other != id && d.pci.as_ref() == Some(wanted) && self.role(*other) == Some(Role::Pf))
+            .map(|(other, _)| other)
+    }
+
+    /// Wall-clock time of a monotonic time, ns since 1970, where the header ties the two.
+    #[must_use]
+    pub fn unix_ns(&self, t: Nanos) -> Option<u64> {
+        self.header.unix_ns_at(t)
+    }
+}

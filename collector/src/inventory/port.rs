@@ -1,0 +1,350 @@
+//! Ports: state and its history, counters, and the meanings computed from them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{CounterSet, DeviceId};
+use crate::observation::{self, LinkLayer, Nanos, PortState};
+use crate::timeline::counter_table::{How, Meaning};
+use crate::timeline::{Events, Growth, Ring, Series};
+
+/// State changes and events kept per port.
+const MAX_EVENTS: usize = 256;
+
+/// A port's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortKey {
+    /// Its device.
+    pub device: DeviceId,
+    /// Its number, from 1.
+    pub port: u32,
+}
+
+/// One change of a port's state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateChange {
+    /// Before.
+    pub from: PortState,
+    /// After.
+    pub to: PortState,
+    /// Physical state after.
+    pub phys_state: Option<Arc<str>>,
+}
+
+/// What happened to a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PortEvent {
+    /// An asynchronous event by its `IBV_EVENT_*` name without the prefix.
+    Async(Arc<str>),
+    /// Its counters were reset: so many fell together.
+    Reset(u32),
+    /// Its device vanished.
+    Removed,
+    /// Its device came back.
+    Returned,
+}
+
+/// Throughput of the last interval, Gb/s; `None` is unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Throughput {
+    /// Sent.
+    pub tx_gbps: Option<f64>,
+    /// Received.
+    pub rx_gbps: Option<f64>,
+}
+
+/// The counters that give one meaning now.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MeaningReading {
+    /// Combined total in the meaning's unit (bytes where the counters count bytes or words).
+    pub total: Option<u64>,
+    /// Combined growth per second of the last interval, in the same unit.
+    pub rate: Option<f64>,
+    /// The counters' names.
+    pub counters: Vec<Arc<str>>,
+    /// A counter stands at its ceiling: the total is a lower bound.
+    pub saturated: bool,
+}
+
+/// One counter's place: set and series.
+type Place = (u16, u16);
+
+/// Counters of one meaning, best rank first; those of one rank from one source are combined.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    places: Vec<Place>,
+    how: Option<How>,
+}
+
+/// One port.
+#[derive(Debug, Clone)]
+pub struct PortRecord {
+    /// Identity.
+    pub key: PortKey,
+    /// Link layer.
+    pub link_layer: LinkLayer,
+    /// State.
+    pub state: PortState,
+    /// Physical state.
+    pub phys_state: Option<Arc<str>>,
+    /// Signalling rate, Gb/s.
+    pub rate_gbps: Option<f64>,
+    /// Lanes in use.
+    pub lanes: Option<u32>,
+    /// LID.
+    pub lid: Option<u32>,
+    /// Network devices.
+    pub netdevs: Vec<Arc<str>>,
+    /// PCI function behind the network device of a software device.
+    pub netdev_pci: Option<Arc<str>>,
+    /// Bond.
+    pub bond: Option<Arc<str>>,
+    /// Cache lifetime of hw_counters, ms.
+    pub lifespan_ms: Option<u32>,
+    /// GID table entries in use: index, GID, kind.
+    pub gids: Vec<(u32, Arc<str>, Option<Arc<str>>)>,
+    /// Notes of the source.
+    pub notes: Vec<Arc<str>>,
+    /// When it was first seen, and in which state.
+    pub first_seen: (Nanos, PortState),
+    /// When its state was last observed.
+    pub t: Nanos,
+    /// State changes.
+    pub states: Events<StateChange>,
+    /// Other events.
+    pub events: Events<PortEvent>,
+    /// Counter sets.
+    pub sets: Vec<CounterSet>,
+    /// Rates per window by meaning, in the meaning's unit per second.
+    pub rates: BTreeMap<Meaning, Ring>,
+    /// Bytes traced by the probes per second, by window; empty when nothing was traced.
+    pub traced: Ring,
+    /// QPs on the port now.
+    pub qps: u32,
+    pub(crate) traced_bytes: u64,
+    groups: Arc<BTreeMap<Meaning, Vec<Group>>>,
+}
+
+impl PortRecord {
+    pub(crate) fn new(key: PortKey, t: Nanos, state: PortState) -> Self {
+        Self {
+            key,
+            link_layer: LinkLayer::Unspecified,
+            state,
+            phys_state: None,
+            rate_gbps: None,
+            lanes: None,
+            lid: None,
+            netdevs: Vec::new(),
+            netdev_pci: None,
+            bond: None,
+            lifespan_ms: None,
+            gids: Vec::new(),
+            notes: Vec::new(),
+            first_seen: (t, state),
+            t,
+            states: Events::new(MAX_EVENTS),
+            events: Events::new(MAX_EVENTS),
+            sets: Vec::new(),
+            rates: BTreeMap::new(),
+            traced: Ring::default(),
+            qps: 0,
+            traced_bytes: 0,
+            groups: Arc::default(),
+        }
+    }
+
+    /// Takes an observation; says whether the state changed.
+    pub(crate) fn update(&mut self, t: Nanos, seen: &observation::Port<'_>) -> bool {
+        let text = |text: &Option<observation::Text<'_>>| text.as_deref().map(Arc::from);
+        self.link_layer = seen.link_layer;
+        self.phys_state = text(&seen.phys_state);
+        self.rate_gbps = seen.rate_gbps;
+        self.lanes = seen.lanes;
+        self.lid = seen.lid;
+        self.netdevs = seen.netdevs.iter().map(|n| n.as_ref().into()).collect();
+        self.netdev_pci = text(&seen.netdev_pci);
+        self.bond = text(&seen.bond);
+        self.lifespan_ms = seen.lifespan_ms;
+        self.gids = seen.gids.iter().map(|g| (g.index, g.gid.as_ref().into(), text(&g.kind))).collect();
+        self.notes = seen.notes.iter().map(|n| n.as_ref().into()).collect();
+        self.t = t;
+        self.change_state(t, seen.state)
+    }
+
+    /// Notes a state; says whether it is a change between two known states.
+    pub(crate) fn change_state(&mut self, t: Nanos, state: PortState) -> bool {
+        let from = std::mem::replace(&mut self.state, state);
+        if from == state {
+            return false;
+        }
+        self.states.push(t, StateChange { from, to: state, phys_state: self.phys_state.clone() });
+        true
+    }
+
+    /// The set a `counters` observation belongs to.
+    #[must_use]
+    pub fn set(&self, source: observation::CounterSource) -> Option<&CounterSet> {
+        self.sets.iter().find(|set| set.source == source && set.bound.is_none())
+    }
+
+    /// A counter of the port by the driver's name, in whichever set has it readable.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Option<&Series> {
+        let mut found = self.sets.iter().filter_map(|set| set.get(name));
+        let first = found.next()?;
+        if first.value().is_some() { Some(first) } else { found.find(|s| s.value().is_some()).or(Some(first)) }
+    }
+
+    /// Rebuilds the meanings' groups after a set got a new counter.
+    pub(crate) fn regroup(&mut self) {
+        let mut all: BTreeMap<Meaning, Vec<(u8, observation::CounterSource, Option<Arc<str>>, How, Place)>> =
+            BTreeMap::new();
+        for (s, set) in self.sets.iter().enumerate().filter(|(_, set)| set.bound.is_none()) {
+            for (c, series) in set.series.iter().enumerate() {
+                if let (Some(meaning), Some(combine)) = (series.def.meaning, series.def.combine)
+                    && let (Ok(s), Ok(c)) = (u16::try_from(s), u16::try_from(c))
+                {
+                    let entry = (combine.rank, set.source, set.netdev.clone(), combine.how, (s, c));
+                    all.entry(meaning).or_default().push(entry);
+                }
+            }
+        }
+        let groups = all.into_iter().map(|(meaning, mut places)| {
+            places.sort_by(|a, b| (a.0, a.1, &a.2, a.4).cmp(&(b.0, b.1, &b.2, b.4)));
+            let mut groups: Vec<Group> = Vec::new();
+            let mut last = None;
+            for (rank, source, netdev, how, place) in places {
+                let id = Some((rank, source, netdev));
+                if last != id || groups.is_empty() {
+                    groups.push(Group { places: Vec::new(), how: Some(how) });
+                    last = id;
+                }
+                // One counter is preferred to others of its rank; parts of a whole and overlapping times are combined.
+                if let Some(group) = groups.last_mut()
+                    && (how != How::Prefer || group.places.is_empty())
+                {
+                    group.places.push(place);
+                }
+            }
+            (meaning, groups)
+        });
+        self.groups = Arc::new(groups.collect());
+    }
+
+    /// The group that gives a meaning now: the best rank of which every counter can be read.
+    fn group(&self, meaning: Meaning) -> Option<&Group> {
+        self.groups
+            .get(&meaning)?
+            .iter()
+            .find(|group| group.places.iter().all(|place| self.at(*place).value().is_some()))
+    }
+
+    fn at(&self, (set, series): Place) -> &Series {
+        &self.sets[usize::from(set)].series[usize::from(series)]
+    }
+
+    /// Meanings the port has counters for.
+    pub fn meanings(&self) -> impl Iterator<Item = Meaning> + '_ {
+        self.groups.keys().copied()
+    }
+
+    /// The counters behind a meaning, those in use now or else the first group.
+    pub fn series_of(&self, meaning: Meaning) -> impl Iterator<Item = &Series> {
+        let group = self.group(meaning).or_else(|| self.groups.get(&meaning).and_then(|groups| groups.first()));
+        group.into_iter().flat_map(|group| group.places.iter().map(|place| self.at(*place)))
+    }
+
+    /// What the port's counters say of a meaning; `None` when none of them can be read.
+    #[must_use]
+    pub fn reading(&self, meaning: Meaning) -> Option<MeaningReading> {
+        let group = self.group(meaning)?;
+        let mut reading = MeaningReading::default();
+        let (mut totals, mut rates) = (Vec::new(), Vec::new());
+        for place in &group.places {
+            let series = self.at(*place);
+            let factor = series.def.unit.bytes_factor().unwrap_or(1);
+            totals.push(series.value().and_then(|value| value.checked_mul(factor)));
+            rates.push(series.rate.map(|rate| rate * factor as f64));
+            reading.saturated |= series.saturated();
+            reading.counters.push(series.name.clone());
+        }
+        let max = matches!(group.how, Some(How::Max));
+        reading.total = totals
+            .into_iter()
+            .try_fold(0u64, |sum, total| if max { total.map(|t| sum.max(t)) } else { sum.checked_add(total?) });
+        reading.rate =
+            rates.into_iter().try_fold(0.0f64, |sum, rate| rate.map(|r| if max { sum.max(r) } else { sum + r }));
+        Some(reading)
+    }
+
+    /// Growth of a meaning after `from`; `None` when it cannot be told.
+    #[must_use]
+    pub fn growth(&self, meaning: Meaning, from: Nanos) -> Option<Growth> {
+        let group = self.group(meaning)?;
+        let max = matches!(group.how, Some(How::Max));
+        let mut all = Growth { sum: 0, broken: false };
+        for place in &group.places {
+            let series = self.at(*place);
+            let growth = series.growth_since(from)?;
+            let sum = growth.sum.saturating_mul(series.def.unit.bytes_factor().unwrap_or(1));
+            all.sum = if max { all.sum.max(sum) } else { all.sum.saturating_add(sum) };
+            all.broken |= growth.broken;
+        }
+        Some(all)
+    }
+
+    /// Sent and received bits per second of the last interval, Gb/s.
+    #[must_use]
+    pub fn throughput(&self) -> Throughput {
+        let gbps = |meaning| self.reading(meaning).and_then(|r| r.rate).map(|bytes| bytes * 8.0 / 1e9);
+        Throughput { tx_gbps: gbps(Meaning::TxBytes), rx_gbps: gbps(Meaning::RxBytes) }
+    }
+
+    /// The busier direction's share of the signalling rate, 0–1; `None` when throughput or rate is unknown, or the port
+    /// is down (its rate is then no negotiated one).
+    #[must_use]
+    pub fn utilisation(&self) -> Option<f64> {
+        let rate = self.rate_gbps.filter(|rate| *rate > 0.0 && self.state == PortState::Active)?;
+        let now = self.throughput();
+        let busier = match (now.tx_gbps, now.rx_gbps) {
+            (Some(tx), Some(rx)) => tx.max(rx),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return None,
+        };
+        Some(busier / rate)
+    }
+
+    /// Closes the window: pushes each meaning's rate, and the traced bytes when the data path is watched.
+    pub(crate) fn close_window(&mut self, now: Nanos, window_s: f64, tracing: bool) {
+        let mut rates: BTreeMap<Place, Option<f64>> = BTreeMap::new();
+        for (s, set) in self.sets.iter_mut().enumerate() {
+            for (c, series) in set.series.iter_mut().enumerate() {
+                let rate = series.close_window();
+                if series.def.meaning.is_some()
+                    && let (Ok(s), Ok(c)) = (u16::try_from(s), u16::try_from(c))
+                {
+                    // A window without a reading shows the last rate for as long as the reading is fresh.
+                    let held = series.rate.filter(|_| now.saturating_sub(series.t) < 3_000_000_000);
+                    rates.insert((s, c), rate.or(held));
+                }
+            }
+        }
+        let meanings: Vec<Meaning> = self.groups.keys().copied().collect();
+        for meaning in meanings {
+            let value = self.group(meaning).and_then(|group| {
+                let max = matches!(group.how, Some(How::Max));
+                group.places.iter().try_fold(0.0f64, |sum, place| {
+                    let factor = self.at(*place).def.unit.bytes_factor().unwrap_or(1) as f64;
+                    let rate = (*rates.get(place)?)? * factor;
+                    Some(if max { sum.max(rate) } else { sum + rate })
+                })
+            });
+            self.rates.entry(meaning).or_default().push(value);
+        }
+        let traced = std::mem::take(&mut self.traced_bytes);
+        if tracing || !self.traced.is_empty() {
+            self.traced.push(tracing.then(|| traced as f64 / window_s));
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! QPs in two tiers: a compact record for every QP, and a detail (history, histograms) for those that matter now.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::DeviceId;
+use crate::observation::{Histogram, Nanos, QpState};
+use crate::timeline::{Events, Ring};
+
+/// Records in one shared chunk: the engine copies at most one chunk to change one QP while a snapshot is looked at.
+const CHUNK: usize = 512;
+/// Changes of state kept per QP.
+const MAX_CHANGES: usize = 32;
+/// QPs with a detail at the same time. Beyond that the one that was quiet longest loses its detail.
+const MAX_DETAILS: usize = 8192;
+/// Destroyed QPs that are remembered.
+const MAX_GONE: usize = 1024;
+
+/// A QP's place in the table and its generation there: a QPN is used again, a `QpRef` is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QpRef {
+    /// Place.
+    pub slot: u32,
+    /// Generation.
+    pub generation: u32,
+}
+
+/// The compact record of one QP.
+#[derive(Debug, Clone)]
+pub struct QpRecord {
+    /// Its identity.
+    pub id: QpRef,
+    /// Device.
+    pub device: DeviceId,
+    /// Port; `None` before the QP has one or when nobody said.
+    pub port: Option<u8>,
+    /// QPN.
+    pub qpn: u32,
+    /// Type as the kernel names it.
+    pub qp_type: Option<Arc<str>>,
+    /// State, as last seen or asked for.
+    pub state: QpState,
+    /// Owner.
+    pub pid: Option<u32>,
+    /// The owner's comm.
+    pub comm: Option<Arc<str>>,
+    /// The owner's container.
+    pub container: Option<Arc<str>>,
+    /// The peer's QPN.
+    pub remote_qpn: Option<u32>,
+    /// The peer's GID.
+    pub remote_gid: Option<Arc<str>>,
+    /// It was created before this time, or at it when `created`.
+    pub since: Nanos,
+    /// Its creation was observed.
+    pub created: bool,
+    /// It was destroyed.
+    pub destroyed: Option<Nanos>,
+    /// It is in the kernel's list as far as the last listing tells.
+    pub listed: bool,
+    /// When its numbers last changed; `None` when it was never traced.
+    pub stats_t: Option<Nanos>,
+    /// `post_send` calls.
+    pub posts: u64,
+    /// Work requests.
+    pub wrs: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Bytes per second over the last sweep in which it moved.
+    pub rate: Option<f32>,
+    /// Error completions.
+    pub errors: Option<u64>,
+    /// Timers: ACK timeout exponent, retries, RNR retries.
+    pub timeout: Option<u8>,
+    /// Transport retries.
+    pub retry_cnt: Option<u8>,
+    /// RNR retries.
+    pub rnr_retry: Option<u8>,
+    /// Its history, where it is kept.
+    pub detail: Option<Arc<QpDetail>>,
+}
+
+/// One change of a QP's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpChange {
+    /// Before, where known.
+    pub from: Option<QpState>,
+    /// After; `None` for a destroy.
+    pub to: Option<QpState>,
+    /// Who changed it.
+    pub by: By,
+    /// The call's errno, when it failed.
+    pub errno: Option<u32>,
+}
+
+/// Who changed a QP's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Created by its process.
+    Create,
+    /// A `modify_qp` call.
+    Modify,
+    /// Destroyed by its process, or by the kernel when the process ended.
+    Destroy,
+    /// Found in this state without a call having been seen: the hardware, or a path that is not traced.
+    Found,
+}
+
+/// The history of one QP.
+#[derive(Debug, Clone)]
+pub struct QpDetail {
+    /// Changes of state.
+    pub changes: Events<QpChange>,
+    /// Bytes per second by sweep window.
+    pub rates: Ring,
+    /// Work requests by size.
+    pub size_log2: Option<Histogram>,
+    /// Work requests by opcode.
+    pub opcodes: Vec<(Arc<str>, u64)>,
+    /// Signalled work requests.
+    pub signaled: Option<u64>,
+    /// Error completions by status.
+    pub errors: Vec<(Arc<str>, u64)>,
+    /// Post-to-poll latency.
+    pub latency_log2_ns: Option<Histogram>,
+    /// Path MTU, bytes.
+    pub path_mtu: Option<u32>,
+    /// Time actually watched, ns, if less than all.
+    pub sampled_ns: Option<u64>,
+    /// Work requests that were not walked.
+    pub truncated: u64,
+    /// When something last happened.
+    pub touched: Nanos,
+}
+
+impl Default for QpDetail {
+    fn default() -> Self {
+        Self {
+            changes: Events::new(MAX_CHANGES),
+            rates: Ring::default(),
+            size_log2: None,
+            opcodes: Vec::new(),
+            signaled: None,
+            errors: Vec::new(),
+            latency_log2_ns: None,
+            path_mtu: None,
+            sampled_ns: None,
+            truncated: 0,
+            touched: 0,
+        }
+    }
+}
+
+/// All QPs.
+#[derive(Debug, Clone, Default)]
+pub struct QpTable {
+    chunks: Vec<Arc<Vec<Option<QpRecord>>>>,
+    /// Live QPs by device and QPN.
+    index: Arc<HashMap<(DeviceId, u32), u32>>,
+    free: Arc<Vec<u32>>,
+    /// Destroyed QPs, oldest first.
+    gone: Arc<std::collections::VecDeque<QpRecord>>,
+    generation: u32,
+    slots: u32,
+    live: usize,
+    details: usize,
+    hand: u32,
+    /// QPs that lost their history to make room.
+    pub details_dropped: u64,
+    /// Destroyed QPs that are no longer remembered.
+    pub gone_dropped: u64,
+    /// Time of the newest sweep, and of the one before.
+    pub sweeps: [Option<Nanos>; 2],
+}
+
+impl QpTable {
+    /// Number of live QPs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// There is no live QP.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// The live QPs, in no particular but stable order.
+    pub fn iter(&self) -> impl Iterator<Item = &QpRecord> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).flatten()
+    }
+
+    /// Destroyed QPs that are remembered, newest first.
+    pub fn gone(&self) -> impl Iterator<Item = &QpRecord> {
+        self.gone.iter().rev()
+    }
+
+    /// A live or remembered QP.
+    #[must_use]
+    pub fn get(&self, id: QpRef) -> Option<&QpRecord> {
+        let (chunk, at) = place(id.slot);
+        let live = self.chunks.get(chunk).and_then(|chunk| chunk.get(at)).and_then(Option::as_ref);
+        live.filter(|qp| qp.id == id).or_else(|| self.gone.iter().find(|qp| qp.id == id))
+    }
+
+    /// The live QP of a number.
+    #[must_use]
+    pub fn find(&self, device: DeviceId, qpn: u32) -> Option<&QpRecord> {
+        let slot = *self.index.get(&(device, qpn))?;
+        let (chunk, at) = place(slot);
+        self.chunks.get(chunk)?.get(at)?.as_ref()
+    }
+
+    /// The rate of a QP now, bytes per second: what the last sweep measured, 0 when the last sweep saw it and it did
+    /// not move, `None` when it is not traced.
+    #[must_use]
+    pub fn rate_now(&self, qp: &QpRecord) -> Option<f64> {
+        let stats_t = qp.stats_t?;
+        let newest = self.sweeps[0]?;
+        if stats_t >= newest { qp.rate.map(f64::from) } else { Some(0.0) }
+    }
+
+    /// QPs that have a history.
+    #[must_use]
+    pub fn details(&self) -> usize {
+        self.details
+    }
+
+    /// The live QP of a number, made when there is none, for changing.
+    pub(crate) fn entry(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> &mut QpRecord {
+        let slot = match self.index.get(&(device, qpn)) {
+            Some(slot) => *slot,
+            None => self.insert(t, device, qpn),
+        };
+        self.at_mut(slot)
+    }
+
+    fn at_mut(&mut self, slot: u32) -> &mut QpRecord {
+        let (chunk, at) = place(slot);
+        Arc::make_mut(&mut self.chunks[chunk])[at].as_mut().expect("an indexed slot holds a QP")
+    }
+
+    fn insert(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> u32 {
+        let slot = Arc::make_mut(&mut self.free).pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        });
+        self.generation = self.generation.wrapping_add(1);
+        let (chunk, at) = place(slot);
+        if chunk == self.chunks.len() {
+            self.chunks.push(Arc::new(Vec::with_capacity(CHUNK)));
+        }
+        let rows = Arc::make_mut(&mut self.chunks[chunk]);
+        if at == rows.len() {
+            rows.push(None);
+        }
+        rows[at] = Some(QpRecord {
+            id: QpRef { slot, generation: self.generation },
+            device,
+            port: None,
+            qpn,
+            qp_type: None,
+            state: QpState::Unknown,
+            pid: None,
+            comm: None,
+            container: None,
+            remote_qpn: None,
+            remote_gid: None,
+            since: t,
+            created: false,
+            destroyed: None,
+            listed: false,
+            stats_t: None,
+            posts: 0,
+            wrs: 0,
+            bytes: 0,
+            rate: None,
+            errors: None,
+            timeout: None,
+            retry_cnt: None,
+            rnr_retry: None,
+            detail: None,
+        });
+        Arc::make_mut(&mut self.index).insert((device, qpn), slot);
+        self.live += 1;
+        slot
+    }
+
+    /// Ends a QP: it is remembered for a while.
+    pub(crate) fn end(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> Option<QpRef> {
+        let slot = Arc::make_mut(&mut self.index).remove(&(device, qpn))?;
+        let (chunk, at) = place(slot);
+        let mut qp = Arc::make_mut(&mut self.chunks[chunk])[at].take()?;
+        Arc::make_mut(&mut self.free).push(slot);
+        self.live -= 1;
+        if qp.detail.is_some() {
+            self.details -= 1;
+        }
+        qp.destroyed = Some(t);
+        let id = qp.id;
+        let gone = Arc::make_mut(&mut self.gone);
+        if gone.len() == MAX_GONE {
+            gone.pop_front();
+            self.gone_dropped += 1;
+        }
+        gone.push_back(qp);
+        Some(id)
+    }
+
+    /// The history of a QP for changing, made when there is none; makes room first when there are too many.
+    pub(crate) fn detail(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> Option<&mut QpDetail> {
+        let slot = *self.index.get(&(device, qpn))?;
+        if self.at_mut(slot).detail.is_none() {
+            if self.details >= MAX_DETAILS {
+                self.drop_a_quiet_detail();
+            }
+            self.details += 1;
+        }
+        let qp = self.at_mut(slot);
+        let detail = Arc::make_mut(qp.detail.get_or_insert_default());
+        detail.touched = t;
+        Some(detail)
+    }
+
+    /// Of the next histories around the table the one that was quiet longest makes room.
+    fn drop_a_quiet_detail(&mut self) {
+        let mut victim: Option<(Nanos, u32)> = None;
+        let (mut seen, mut steps) = (0, 0);
+        while seen < 16 && steps < self.slots {
+            self.hand = (self.hand + 1) % self.slots.max(1);
+            steps += 1;
+            let (chunk, at) = place(self.hand);
+            let record = self.chunks.get(chunk).and_then(|chunk| chunk.get(at)).and_then(Option::as_ref);
+            if let Some(detail) = record.and_then(|qp| qp.detail.as_ref()) {
+                seen += 1;
+                if victim.is_none_or(|(touched, _)| detail.touched < touched) {
+                    victim = Some((detail.touched, self.hand));
+                }
+            }
+        }
+        if let Some((_, slot)) = victim {
+            self.at_mut(slot).detail = None;
+            self.details -= 1;
+            self.details_dropped += 1;
+        }
+    }
+
+    /// Ends every QP of a device.
+    pub(crate) fn end_device(&mut self, t: Nanos, device: DeviceId) {
+        let mut all: Vec<u32> = self.iter().filter(|qp| qp.device == device).map(|qp| qp.qpn).collect();
+        all.sort_unstable();
+        for qpn in all {
+            self.end(t, device, qpn);
+        }
+    }
+
+    /// Notes that a sweep (or a single line of statistics) was taken at `t`.
+    pub(crate) fn swept(&mut self, t: Nanos) {
+        if self.sweeps[0].is_none_or(|newest| t > newest) {
+            self.sweeps = [Some(t), self.sweeps[0]];
+        }
+    }
+}
+
+fn place(slot: u32) -> (usize, usize) {
+    (slot as usize / CHUNK, slot as usize % CHUNK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const D: DeviceId = DeviceId(0);
+
+    #[test]
+    fn an_idle_qp_costs_at_most_256_bytes() {
+        let record = size_of::<Option<QpRecord>>();
+        let index = size_of::<((DeviceId, u32), u32)>() * 8 / 7 * 2 + 2;
+        assert!(record + index <= 256, "{record} + {index}");
+    }
+
+    #[test]
+    fn a_reused_number_is_another_qp() {
+        let mut table = QpTable::default();
+        let first = table.entry(1, D, 17).id;
+        table.end(2, D, 17);
+        let second = table.entry(3, D, 17).id;
+        assert_ne!(first, second);
+        assert_eq!(table.get(first).unwrap().destroyed, Some(2));
+        assert_eq!(table.get(second).unwrap().destroyed, None);
+    }
+
+    #[test]
+    fn the_same_number_on_two_devices_is_two_qps() {
+        let mut table = QpTable::default();
+        table.entry(1, D, 17).posts = 1;
+        table.entry(1, DeviceId(1), 17).posts = 2;
+        assert_eq!(table.len(), 2);
+        assert_eq!(table.find(D, 17).unwrap().posts, 1);
+    }
+
+    #[test]
+    fn a_snapshot_does_not_change_when_the_table_does() {
+        let mut table = QpTable::default();
+        table.entry(1, D, 1).posts = 1;
+        let snapshot = table.clone();
+        table.entry(2, D, 1).posts = 5;
+        table.end(3, D, 1);
+        assert_eq!(snapshot.find(D, 1).unwrap().posts, 1);
+    }
+
+    #[test]
+    fn histories_are_bounded_and_what_is_dropped_is_counted() {
+        let mut table = QpTable::default();
+        let n = u32::try_from(MAX_DETAILS).unwrap() + 10;
+        for qpn in 0..n {
+            table.entry(u64::from(qpn), D, qpn);
+            table.detail(u64::from(qpn), D, qpn).unwrap();
+        }
+        assert_eq!(table.details(), MAX_DETAILS);
+        assert_eq!(table.details_dropped, 10);
+        assert_eq!(table.iter().filter(|qp| qp.detail.is_some()).count(), MAX_DETAILS);
+    }
+}

@@ -1,0 +1,131 @@
+//! The rules: each is a pure function of the world that says, for every subject it has, whether its condition holds.
+//!
+//! One file per rule family. A new rule is one type in its family's file and one line in [`all`]. Hysteresis needs no
+//! state in a rule: it may ask whether its finding is raised and answer `Keep` in the band between condition and clear
+//! condition; the [`crate::finding::Book`] does the rest.
+
+mod settings;
+
+use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
+use crate::inventory::{PortRecord, QpRecord, World};
+use crate::observation::Nanos;
+
+pub use settings::Settings;
+
+/// What makes the engine ask a rule, besides the end of every window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// Nothing: the end of a window is soon enough.
+    Window,
+    /// A change of a port's state, or an asynchronous event.
+    Port,
+    /// An AER event, a grown AER total, a changed PCIe link.
+    Pcie,
+    /// A QP went into the error state, or its statistics show errors.
+    Qp,
+}
+
+/// One rule.
+pub trait Rule: Sync {
+    /// Its id, for example `link.down`.
+    fn id(&self) -> &'static str;
+
+    /// What makes the engine ask it, besides the end of every window.
+    fn trigger(&self) -> Trigger {
+        Trigger::Window
+    }
+
+    /// What the finding means and what it is not, for the detail pane and the docs.
+    fn meaning(&self) -> &'static str;
+
+    /// The very commands to check it by hand.
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String>;
+
+    /// Its verdicts on all its subjects now. A subject it does not mention is clear.
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict>;
+
+    /// Why it cannot be judged on this node or not yet (too short a time, no such counter); `None` when it can.
+    fn not_judged(&self, view: &View<'_>) -> Option<String>;
+}
+
+/// All rules, in the order they are asked.
+#[must_use]
+pub fn all() -> &'static [&'static dyn Rule] {
+    &[]
+}
+
+/// The rule with an id.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static dyn Rule> {
+    all().iter().copied().find(|rule| rule.id() == id)
+}
+
+/// What a rule sees.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The world.
+    pub world: &'a World,
+    /// Time of the newest observation.
+    pub now: Nanos,
+    /// Thresholds.
+    pub settings: &'a Settings,
+    /// Findings so far.
+    pub book: &'a Book,
+}
+
+impl View<'_> {
+    /// The finding of a rule about a subject, when it is raised.
+    #[must_use]
+    pub fn raised(&self, rule: &'static str, key: &SubjectKey) -> Option<&Finding> {
+        self.book.raised(rule, key).map(|finding| &**finding)
+    }
+
+    /// Seconds since the first observation.
+    #[must_use]
+    pub fn watched_s(&self) -> f64 {
+        self.now.saturating_sub(self.world.started) as f64 / 1e9
+    }
+
+    /// The time `seconds` ago.
+    #[must_use]
+    pub fn ago(&self, seconds: f64) -> Nanos {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are seconds to hours")]
+        let ns = (seconds.max(0.0) * 1e9) as u64;
+        self.now.saturating_sub(ns)
+    }
+
+    /// A port as a subject.
+    #[must_use]
+    pub fn port_subject(&self, port: &PortRecord) -> (SubjectKey, Subject) {
+        let device = self.world.device(port.key.device).name.clone();
+        (
+            SubjectKey::Port(port.key.device, port.key.port),
+            Subject { device: Some(device), port: Some(port.key.port), ..Subject::default() },
+        )
+    }
+
+    /// A QP as a subject.
+    #[must_use]
+    pub fn qp_subject(&self, qp: &QpRecord) -> (SubjectKey, Subject) {
+        let device = self.world.device(qp.device).name.clone();
+        let port = qp.port.map(u32::from);
+        (SubjectKey::Qp(qp.id), Subject { device: Some(device), port, qpn: Some(qp.qpn), ..Subject::default() })
+    }
+
+    /// A PCI function as a subject, with the RDMA device behind it where there is one.
+    #[must_use]
+    pub fn pci_subject(&self, pci: &str) -> (SubjectKey, Subject) {
+        let behind = self.world.present_ports().find(|(_, port)| {
+            self.world.function_of(port).is_some_and(|function| {
+                **function == *pci
+                    || self.world.pcie.get(function).is_some_and(|record| record.path.iter().any(|b| **b == *pci))
+            })
+        });
+        let subject = Subject {
+            device: behind.map(|(device, _)| device.name.clone()),
+            pci: Some(pci.into()),
+            ..Subject::default()
+        };
+        (SubjectKey::Pci(pci.into()), subject)
+    }
+}

@@ -1,0 +1,228 @@
+//! A bounded history of one series at falling resolution, cheap to share: a snapshot copies pointers and one block.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::observation::Nanos;
+
+/// Samples in one block. A shared history is copied at most one block at a time.
+const BLOCK: usize = 64;
+/// Blocks of fine samples: 64 × 64 windows, about 68 minutes of 1 s windows.
+const FINE_BLOCKS: usize = 64;
+/// Fine samples that make one coarse sample.
+const COARSE_OF: usize = 30;
+/// Blocks of coarse samples: 48 × 64 × 30 windows, about 25 hours of 1 s windows.
+const COARSE_BLOCKS: usize = 48;
+
+/// One value per window, `None` where it is not known.
+#[derive(Debug, Clone, Default)]
+pub struct Ring {
+    fine: Blocks,
+    coarse: Blocks,
+    pending_sum: f64,
+    pending_known: usize,
+    pending: usize,
+}
+
+impl Ring {
+    /// Appends the value of the window that has just closed.
+    pub fn push(&mut self, value: Option<f64>) {
+        self.fine.push(value, FINE_BLOCKS);
+        self.pending += 1;
+        if let Some(value) = value {
+            self.pending_sum += value;
+            self.pending_known += 1;
+        }
+        if self.pending == COARSE_OF {
+            let mean = (self.pending_known > 0).then(|| self.pending_sum / self.pending_known as f64);
+            self.coarse.push(mean, COARSE_BLOCKS);
+            (self.pending, self.pending_known, self.pending_sum) = (0, 0, 0.0);
+        }
+    }
+
+    /// The last value; `None` when it is not known or there is none.
+    #[must_use]
+    pub fn last(&self) -> Option<f64> {
+        self.fine.iter_back().next().flatten()
+    }
+
+    /// Fine samples held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.fine.len
+    }
+
+    /// No sample was pushed yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fine.len == 0
+    }
+
+    /// The fine samples, newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = Option<f64>> + '_ {
+        self.fine.iter_back()
+    }
+
+    /// The last `n` samples in time order; shorter when there are fewer.
+    #[must_use]
+    pub fn tail(&self, n: usize) -> Vec<Option<f64>> {
+        let mut tail: Vec<_> = self.fine.iter_back().take(n).collect();
+        tail.reverse();
+        tail
+    }
+
+    /// `columns` values over the last `span_windows` windows in time order, each the mean of its share, for charts.
+    #[must_use]
+    pub fn resampled(&self, span_windows: usize, columns: usize) -> Vec<Option<f64>> {
+        if columns == 0 {
+            return Vec::new();
+        }
+        let per_column = span_windows.div_ceil(columns).max(1);
+        let fine_enough = span_windows <= self.fine.len || self.coarse.len == 0;
+        let (blocks, step) =
+            if fine_enough { (&self.fine, per_column) } else { (&self.coarse, per_column.div_ceil(COARSE_OF).max(1)) };
+        let mut values = blocks.iter_back();
+        let mut out: Vec<Option<f64>> = (0..columns)
+            .map(|_| {
+                let (mut sum, mut n) = (0.0, 0u32);
+                for value in values.by_ref().take(step).flatten() {
+                    sum += value;
+                    n += 1;
+                }
+                (n > 0).then(|| sum / f64::from(n))
+            })
+            .collect();
+        out.reverse();
+        out
+    }
+}
+
+/// Blocks of samples, oldest first; all but the last are full.
+#[derive(Debug, Clone, Default)]
+struct Blocks {
+    blocks: VecDeque<Arc<Vec<Option<f32>>>>,
+    len: usize,
+}
+
+impl Blocks {
+    fn push(&mut self, value: Option<f64>, max_blocks: usize) {
+        if self.blocks.back().is_none_or(|block| block.len() == BLOCK) {
+            if self.blocks.len() == max_blocks {
+                self.blocks.pop_front();
+                self.len -= BLOCK;
+            }
+            self.blocks.push_back(Arc::new(Vec::with_capacity(BLOCK)));
+        }
+        if let Some(block) = self.blocks.back_mut() {
+            #[allow(clippy::cast_possible_truncation, reason = "charts need 24 bits of a rate, not 53")]
+            Arc::make_mut(block).push(value.map(|value| value as f32));
+            self.len += 1;
+        }
+    }
+
+    fn iter_back(&self) -> impl Iterator<Item = Option<f64>> + '_ {
+        self.blocks.iter().rev().flat_map(|block| block.iter().rev()).map(|value| value.map(f64::from))
+    }
+}
+
+/// A bounded list of events, oldest first; what falls out is counted.
+#[derive(Debug, Clone)]
+pub struct Events<T> {
+    events: VecDeque<(Nanos, T)>,
+    cap: usize,
+    /// Events that fell out of the list.
+    pub dropped: u64,
+}
+
+impl<T> Events<T> {
+    /// An empty list of at most `cap` events.
+    #[must_use]
+    pub fn new(cap: usize) -> Self {
+        Self { events: VecDeque::new(), cap, dropped: 0 }
+    }
+
+    /// Appends an event.
+    pub fn push(&mut self, t: Nanos, event: T) {
+        if self.events.len() == self.cap {
+            self.events.pop_front();
+            self.dropped += 1;
+        }
+        self.events.push_back((t, event));
+    }
+
+    /// The events, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &(Nanos, T)> {
+        self.events.iter()
+    }
+
+    /// The events after `t`, newest first.
+    pub fn since(&self, t: Nanos) -> impl Iterator<Item = &(Nanos, T)> {
+        self.events.iter().rev().take_while(move |(at, _)| *at > t)
+    }
+
+    /// Number of events held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// No event is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The newest event.
+    #[must_use]
+    pub fn last(&self) -> Option<&(Nanos, T)> {
+        self.events.back()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_keeps_unknown_apart_from_zero() {
+        let mut ring = Ring::default();
+        ring.push(Some(0.0));
+        ring.push(None);
+        assert_eq!(ring.tail(5), [Some(0.0), None]);
+        assert_eq!(ring.last(), None);
+    }
+
+    #[test]
+    fn old_samples_fall_out_and_the_coarse_history_remembers_their_mean() {
+        let mut ring = Ring::default();
+        for i in 0..10_000u32 {
+            ring.push(Some(f64::from(i)));
+        }
+        assert!(ring.len() <= FINE_BLOCKS * BLOCK);
+        assert_eq!(ring.last(), Some(9_999.0));
+        let day = ring.resampled(9_990, 3);
+        assert_eq!(day.len(), 3);
+        assert!(day[0].unwrap() < 3_400.0 && day[2].unwrap() > 6_600.0, "{day:?}");
+    }
+
+    #[test]
+    fn a_shared_ring_does_not_change_when_the_original_grows() {
+        let mut ring = Ring::default();
+        ring.push(Some(1.0));
+        let shared = ring.clone();
+        ring.push(Some(2.0));
+        assert_eq!(shared.tail(9), [Some(1.0)]);
+        assert_eq!(ring.tail(9), [Some(1.0), Some(2.0)]);
+    }
+
+    #[test]
+    fn the_event_list_counts_what_falls_out() {
+        let mut events = Events::new(2);
+        for t in 1..=3 {
+            events.push(t, t);
+        }
+        assert_eq!(events.iter().map(|e| e.1).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(events.dropped, 1);
+        assert_eq!(events.since(2).map(|e| e.1).collect::<Vec<_>>(), [3]);
+    }
+}

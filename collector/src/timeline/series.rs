@@ -1,0 +1,199 @@
+//! One counter over time: its last reading, what it grew by, and the sums rules ask for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::arithmetic::{Delta, Reading, Reason, delta, saturated};
+use super::counter_table::{CounterDef, Kind};
+use crate::observation::Nanos;
+
+/// Changes that are kept per counter. A counter that never moves keeps none.
+const MAX_CHANGES: usize = 96;
+
+/// One counter over time.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// The driver's own name.
+    pub name: Arc<str>,
+    /// What the table says of it.
+    pub def: &'static CounterDef,
+    /// The last reading.
+    pub reading: Reading,
+    /// When it was read.
+    pub t: Nanos,
+    /// What the last two readings say; `Unknown` with fewer than two.
+    pub delta: Delta,
+    /// Growth per second in the counter's own unit, from the last two readings.
+    pub rate: Option<f64>,
+    /// The value and time of the last reading that was a value, and the start of the unbroken run it ends.
+    run: Option<Run>,
+    changes: VecDeque<Change>,
+    /// Growth since the open window began, and the time that growth covers.
+    window: WindowSum,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// Since when every reading was a value and no delta was lost.
+    from: Nanos,
+    t: Nanos,
+    value: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    t: Nanos,
+    delta: Delta,
+}
+
+/// Growth within one window.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct WindowSum {
+    sum: u64,
+    covered_ns: u64,
+    broken: bool,
+}
+
+/// What a counter did over a stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth {
+    /// Sum of the known growth; a lower bound when `broken`.
+    pub sum: u64,
+    /// A part of the growth is not known (reset, ceiling, unreadable).
+    pub broken: bool,
+}
+
+impl Series {
+    /// A counter that was not read yet.
+    #[must_use]
+    pub fn new(name: Arc<str>, def: &'static CounterDef) -> Self {
+        Self {
+            name,
+            def,
+            reading: Reading::Unavailable(Reason::from("not read yet")),
+            t: 0,
+            delta: Delta::Unknown,
+            rate: None,
+            run: None,
+            changes: VecDeque::new(),
+            window: WindowSum::default(),
+        }
+    }
+
+    /// The last value; `None` when it could not be read.
+    #[must_use]
+    pub fn value(&self) -> Option<u64> {
+        match self.reading {
+            Reading::Value(value) => Some(value),
+            Reading::Unavailable(_) => None,
+        }
+    }
+
+    /// The counter stands at its ceiling: what comes on top cannot be seen.
+    #[must_use]
+    pub fn saturated(&self) -> bool {
+        self.value().is_some_and(|value| saturated(self.def, value))
+    }
+
+    /// The value of the last reading that was one, for the comparison of a whole set.
+    #[must_use]
+    pub fn last_value(&self) -> Option<u64> {
+        self.run.map(|run| run.value)
+    }
+
+    /// Takes a value. With `set_reset` the whole set was reset in between: no delta of it is known.
+    pub fn take(&mut self, t: Nanos, value: u64, set_reset: bool) {
+        self.reading = Reading::Value(value);
+        self.t = t;
+        if self.run.is_some_and(|run| run.t >= t) {
+            // Read twice in the same moment: no time has passed in which it could have grown.
+            return;
+        }
+        let Some(run) = self.run else {
+            self.run = Some(Run { from: t, t, value });
+            self.delta = Delta::Unknown;
+            self.rate = None;
+            return;
+        };
+        let delta = if set_reset { Delta::Reset } else { delta(self.def, run.value, value) };
+        let dt = t - run.t;
+        self.delta = delta;
+        let from = match delta.value() {
+            Some(growth) => {
+                self.rate = Some(growth as f64 * 1e9 / dt as f64);
+                self.window.sum = self.window.sum.saturating_add(growth);
+                self.window.covered_ns += dt;
+                run.from
+            }
+            None => {
+                self.rate = None;
+                self.window.broken |= self.def.kind == Kind::Counter;
+                t
+            }
+        };
+        self.run = Some(Run { from, t, value });
+        if delta.value() != Some(0) && self.def.kind == Kind::Counter {
+            self.remember(Change { t, delta });
+        }
+    }
+
+    /// The counter could not be read.
+    pub fn miss(&mut self, t: Nanos, reason: Reason) {
+        self.reading = Reading::Unavailable(reason);
+        self.t = t;
+        self.delta = Delta::Unknown;
+        self.rate = None;
+        // The next value starts anew: what grew meanwhile happened in no window that can be named.
+        if self.run.take().is_some() {
+            self.window.broken = true;
+            self.remember(Change { t, delta: Delta::Unknown });
+        }
+    }
+
+    /// Growth since `from` (exclusive) up to the last reading. `None` without two readings, for a gauge, or when the
+    /// counter was not readable at the last reading.
+    #[must_use]
+    pub fn growth_since(&self, from: Nanos) -> Option<Growth> {
+        let run = self.run?;
+        if self.def.kind != Kind::Counter {
+            return None;
+        }
+        if run.from == run.t && self.changes.is_empty() {
+            return None;
+        }
+        // What fell out of a full list may have grown after `from` too.
+        let complete = self.changes.len() < MAX_CHANGES || self.changes.front().is_none_or(|oldest| oldest.t <= from);
+        let mut growth = Growth { sum: 0, broken: !complete };
+        for change in self.changes.iter().rev().take_while(|change| change.t > from) {
+            match change.delta.value() {
+                Some(delta) => growth.sum = growth.sum.saturating_add(delta),
+                None => growth.broken = true,
+            }
+        }
+        Some(growth)
+    }
+
+    /// Since when growth is known without a gap; `None` when the last reading was none.
+    #[must_use]
+    pub fn known_since(&self) -> Option<Nanos> {
+        self.run.map(|run| run.from)
+    }
+
+    /// Closes the window: growth per second within it, `None` when no reading fell into it or a delta was lost.
+    pub fn close_window(&mut self) -> Option<f64> {
+        let window = std::mem::take(&mut self.window);
+        (window.covered_ns > 0 && !window.broken).then(|| window.sum as f64 * 1e9 / window.covered_ns as f64)
+    }
+
+    /// The times at which the counter grew after `from`, newest first, with the growth (`None`: not known).
+    pub fn changes_since(&self, from: Nanos) -> impl Iterator<Item = (Nanos, Option<u64>)> + '_ {
+        self.changes.iter().rev().take_while(move |change| change.t > from).map(|c| (c.t, c.delta.value()))
+    }
+
+    fn remember(&mut self, change: Change) {
+        if self.changes.len() == MAX_CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+    }
+}
