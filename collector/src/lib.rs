@@ -7,7 +7,9 @@
 //! Everything right of the sources is a deterministic function of the observation stream: the engine reads no clock,
 //! does no I/O and draws no random number. A recording replayed gives the findings of the live run, byte for byte.
 
+pub mod clock;
 pub mod engine;
+pub mod feed;
 pub mod finding;
 pub mod inventory;
 pub mod observation;

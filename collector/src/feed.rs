@@ -1,0 +1,213 @@
+//! What a screen reads: the newest published world and the state of whatever produces it. A reader never waits for the
+//! producer, the producer never waits for a reader.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::inventory::World;
+use crate::observation::Nanos;
+use crate::source::{Availability, ProbeReport};
+
+/// Who produces the worlds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// This node's sources.
+    Live,
+    /// A recording.
+    Replay,
+    /// The simulator.
+    Demo,
+}
+
+/// The state of the producer.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// Who produces.
+    pub mode: Mode,
+    /// Polling interval of a live producer, ns.
+    pub interval_ns: u64,
+    /// Replay: simulated seconds per second; infinite for "as fast as possible".
+    pub speed: f64,
+    /// Replay: standing still.
+    pub paused: bool,
+    /// Replay: the end of the recording was reached.
+    pub ended: bool,
+    /// What is shown in one line above everything else, for example why the demo was opened.
+    pub banner: Option<String>,
+    /// Notices of the producer (a truncated recording, a source that failed), oldest first.
+    pub notices: Vec<String>,
+    /// The recording being written.
+    pub recording: Option<RecordingStatus>,
+    /// What the program itself uses.
+    pub own: OwnCost,
+    /// What each source sees.
+    pub sources: Vec<Availability>,
+    /// The probes.
+    pub probes: Vec<ProbeReport>,
+    /// `CLOCK_MONOTONIC` of this machine when this was published, for STALE.
+    pub published_at: Nanos,
+}
+
+impl Status {
+    /// The state of a producer that has not produced yet.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            interval_ns: 1_000_000_000,
+            speed: 1.0,
+            paused: false,
+            ended: false,
+            banner: None,
+            notices: Vec::new(),
+            recording: None,
+            own: OwnCost::default(),
+            sources: Vec::new(),
+            probes: Vec::new(),
+            published_at: 0,
+        }
+    }
+}
+
+/// A recording being written, or the reason it no longer is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordingStatus {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes written, before compression.
+    pub bytes: u64,
+    /// Observations written.
+    pub observations: u64,
+    /// Why it stopped; `None` while it runs.
+    pub stopped: Option<String>,
+}
+
+/// What the program itself uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct OwnCost {
+    /// Share of one core over the last second or more; `None` before that.
+    pub cpu_share: Option<f64>,
+    /// Resident memory, bytes.
+    pub resident_bytes: Option<u64>,
+}
+
+/// What a reader asks of the producer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Replay: stand still.
+    Pause,
+    /// Replay: go on.
+    Resume,
+    /// Replay: one window on, and stand still.
+    Step,
+    /// Replay: to this time (backwards too), and stand still.
+    Seek(Nanos),
+    /// Replay: simulated seconds per second.
+    Speed(f64),
+    /// Live: poll every so many ns.
+    Interval(u64),
+    /// Live: write a recording.
+    Record(PathBuf),
+    /// Live: end the recording.
+    StopRecording,
+    /// End.
+    Stop,
+}
+
+/// One published world.
+#[derive(Debug, Clone)]
+pub struct Published {
+    /// Grows by one with every publication; 0 before the first.
+    pub generation: u64,
+    /// The world.
+    pub world: Arc<World>,
+    /// The state of the producer.
+    pub status: Status,
+}
+
+/// Both ends of the feed; clones share it.
+#[derive(Clone)]
+pub struct Feed {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    latest: Mutex<Arc<Published>>,
+    changed: Condvar,
+    commands: Mutex<VecDeque<Command>>,
+    commanded: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What the mutexes guard is replaced as a whole, so it is good even after a panic elsewhere.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Feed {
+    /// A feed with nothing published.
+    #[must_use]
+    pub fn new(world: Arc<World>, status: Status) -> Self {
+        let first = Arc::new(Published { generation: 0, world, status });
+        let shared = Shared {
+            latest: Mutex::new(first),
+            changed: Condvar::new(),
+            commands: Mutex::default(),
+            commanded: Condvar::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The newest publication.
+    #[must_use]
+    pub fn latest(&self) -> Arc<Published> {
+        lock(&self.shared.latest).clone()
+    }
+
+    /// Waits until there is a publication newer than `generation`, or the time is up.
+    #[must_use]
+    pub fn newer_than(&self, generation: u64, timeout: Duration) -> Option<Arc<Published>> {
+        let deadline = Instant::now() + timeout;
+        let mut latest = lock(&self.shared.latest);
+        while latest.generation <= generation {
+            let left = deadline.checked_duration_since(Instant::now())?;
+            latest = self.shared.changed.wait_timeout(latest, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Some(latest.clone())
+    }
+
+    /// Asks something of the producer.
+    pub fn send(&self, command: Command) {
+        lock(&self.shared.commands).push_back(command);
+        self.shared.commanded.notify_all();
+    }
+
+    /// The producer's side: publishes a world.
+    pub fn publish(&self, world: Arc<World>, status: Status) {
+        let mut latest = lock(&self.shared.latest);
+        *latest = Arc::new(Published { generation: latest.generation + 1, world, status });
+        drop(latest);
+        self.shared.changed.notify_all();
+    }
+
+    /// The producer's side: the next command, if there is one.
+    #[must_use]
+    pub fn command(&self) -> Option<Command> {
+        lock(&self.shared.commands).pop_front()
+    }
+
+    /// The producer's side: the next command, waiting for it up to `timeout`.
+    #[must_use]
+    pub fn command_within(&self, timeout: Duration) -> Option<Command> {
+        let deadline = Instant::now() + timeout;
+        let mut commands = lock(&self.shared.commands);
+        loop {
+            if let Some(command) = commands.pop_front() {
+                return Some(command);
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            commands = self.shared.commanded.wait_timeout(commands, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
