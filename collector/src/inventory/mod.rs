@@ -8,6 +8,7 @@ mod device;
 mod pcie;
 mod port;
 mod qp;
+mod restate;
 mod sets;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub use device::{DeviceId, DeviceRecord, Identity, Role};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable};
+pub use restate::restate;
 pub use sets::CounterSet;
 
 use crate::finding::Finding;

@@ -25,6 +25,9 @@ pub trait Source: Send {
     /// one of [`Source::wake_fds`] became readable. Never blocks on purpose.
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>);
 
+    /// Polls counters every `interval_ns` from now on. Sources with a period of their own ignore it.
+    fn set_interval(&mut self, _interval_ns: u64) {}
+
     /// Something happened on the node (a port left ACTIVE, a QP failed) that makes a fresh look worth more than waiting
     /// for the next period. The source may bring its [`Source::due`] forward.
     fn nudge(&mut self, _now: Nanos) {}

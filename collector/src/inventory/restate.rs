@@ -1,0 +1,152 @@
+//! The world as observations: what a recording must begin with when it begins in the middle.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::World;
+use crate::observation::{
+    Body, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, Probes, Qp, QpEvent, SourceState, Text,
+};
+use crate::source::Emit;
+
+fn lend(text: &Arc<str>) -> Text<'_> {
+    Cow::Borrowed(text)
+}
+
+fn lend_option(text: Option<&Arc<str>>) -> Option<Text<'_>> {
+    text.map(lend)
+}
+
+/// Says everything that is known now: devices, ports, PCIe functions, counters, QPs, sources, probes.
+///
+/// Counters come with their last readings, so that the next ones have something to be compared with. Histories and
+/// raised findings are not restated: who reads on from here sees them build up again.
+pub fn restate(world: &World, emit: &mut Emit<'_>) {
+    let t = world.now;
+    let mut say = |body| emit(&Observation { t, body });
+    for (_, device) in world.present() {
+        say(Body::Device(Device {
+            device: lend(&device.name),
+            index: device.index,
+            driver: lend_option(device.driver.as_ref()),
+            node_guid: lend_option(device.node_guid.as_ref()),
+            fw: lend_option(device.fw.as_ref()),
+            pci: lend_option(device.pci.as_ref()),
+            physfn: lend_option(device.physfn.as_ref()),
+            vf: device.vf.then_some(true),
+            model: lend_option(device.model.as_ref()),
+            removed: None,
+            unreadable: lend_option(device.unreadable.as_ref()),
+        }));
+    }
+    for (device, port) in world.present_ports() {
+        say(Body::Port(Port {
+            device: lend(&device.name),
+            port: port.key.port,
+            link_layer: port.link_layer,
+            state: port.state,
+            phys_state: lend_option(port.phys_state.as_ref()),
+            rate_gbps: port.rate_gbps,
+            lanes: port.lanes,
+            lid: port.lid,
+            netdevs: port.netdevs.iter().map(lend).collect(),
+            netdev_pci: lend_option(port.netdev_pci.as_ref()),
+            bond: lend_option(port.bond.as_ref()),
+            lifespan_ms: port.lifespan_ms,
+            gids: port
+                .gids
+                .iter()
+                .map(|(index, gid, kind)| Gid {
+                    index: *index,
+                    gid: lend(gid),
+                    kind: lend_option(kind.as_ref()),
+                    netdev: None,
+                })
+                .collect(),
+            notes: port.notes.iter().map(lend).collect(),
+        }));
+    }
+    for record in world.pcie.values() {
+        say(Body::Pcie(Pcie {
+            pci: lend(&record.pci),
+            class: lend_option(record.class.as_ref()),
+            path: record.path.iter().map(lend).collect(),
+            speed_gts: record.link.speed_gts,
+            width: record.link.width,
+            max_speed_gts: record.link.max_speed_gts,
+            max_width: record.link.max_width,
+            mps: record.mps,
+            aer_owned: record.aer_owned,
+            aer: record.aer.as_ref().map(|totals| {
+                let mut aer = crate::observation::AerTotals::default();
+                for total in totals {
+                    let pairs = match total.severity {
+                        crate::observation::AerSeverity::Corrected => &mut aer.correctable,
+                        crate::observation::AerSeverity::Nonfatal => &mut aer.nonfatal,
+                        crate::observation::AerSeverity::Fatal => &mut aer.fatal,
+                    };
+                    pairs.push(lend(&total.name), total.value);
+                }
+                aer
+            }),
+        }));
+    }
+    for (device, port, set) in world
+        .present_ports()
+        .flat_map(|(device, port)| port.sets.iter().map(move |set| (device, Some(port.key.port), set)))
+        .chain(world.present().flat_map(|(_, device)| device.sets.iter().map(move |set| (device, None, set))))
+        .filter(|(_, _, set)| set.bound.is_none())
+    {
+        let values = set.series.iter().filter_map(|s| s.value().map(|value| (lend(&s.name), value)));
+        say(Body::Counters(Counters {
+            device: lend(&device.name),
+            port,
+            netdev: lend_option(set.netdev.as_ref()),
+            source: set.source,
+            values: values.collect(),
+            unavailable: set.unavailable.iter().map(|r| ("*".into(), r.as_str().into())).collect(),
+            ..Counters::default()
+        }));
+    }
+    for qp in world.qps.iter() {
+        say(Body::Qp(Qp {
+            device: lend(&world.device(qp.device).name),
+            qpn: qp.qpn,
+            port: qp.port.map(u32::from),
+            event: QpEvent::Seen,
+            qp_type: lend_option(qp.qp_type.as_ref()),
+            to: Some(qp.state),
+            pid: qp.pid,
+            comm: lend_option(qp.comm.as_ref()),
+            container: lend_option(qp.container.as_ref()),
+            remote_qpn: qp.remote_qpn,
+            remote_gid: lend_option(qp.remote_gid.as_ref()),
+            timeout: qp.timeout,
+            retry_cnt: qp.retry_cnt,
+            rnr_retry: qp.rnr_retry,
+            ..Qp::default()
+        }));
+    }
+    for (name, source) in &world.sources {
+        say(Body::Source(SourceState {
+            source: lend(name),
+            state: source.state,
+            reason: lend_option(source.reason.as_ref()),
+        }));
+    }
+    if let Some(probes) = &world.probes {
+        say(Body::Probes(Probes {
+            wanted: probes.wanted,
+            attached: probes.attached,
+            failed: probes
+                .failed
+                .iter()
+                .map(|(name, reason)| FailedProbe { name: lend(name), reason: lend(reason) })
+                .collect(),
+            window_ns: None,
+            period_ns: None,
+            hits: probes.hits,
+            cost_ns: probes.cost_ns,
+        }));
+    }
+}

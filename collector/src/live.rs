@@ -1,0 +1,387 @@
+//! The collector's loop: polls the sources when they are due, hands every observation to the sinks and the engine, and
+//! publishes the world. It runs in a thread of its own; a screen reads the [`Feed`].
+
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use crate::clock;
+use crate::engine::Engine;
+use crate::feed::{Command, Feed, Mode, OwnCost, RecordingStatus, Status};
+use crate::observation::recording::Header;
+use crate::observation::{Body, Nanos, Observation, QpState, Seeing, SourceState};
+use crate::rule::Settings;
+use crate::sink::Sink;
+use crate::sink::recording::{Recording, RecordingOptions};
+use crate::source::{Availability, Missing, Source};
+
+/// Never wait longer than this: commands are looked at in between, ns.
+const MAX_WAIT_NS: u64 = 50_000_000;
+/// A source that always has something more to say is interrupted after so many rounds to publish.
+const PUBLISH_EVERY_NS: u64 = 100_000_000;
+
+/// The collector's loop and what it needs.
+pub struct Live {
+    sources: Vec<Slot>,
+    sinks: Vec<Box<dyn Sink>>,
+    engine: Engine,
+    feed: Feed,
+    status: Status,
+    recording: Option<(Recording, Arc<Mutex<RecordingStatus>>)>,
+    header: Header,
+    own: Own,
+    last_tick: Nanos,
+    last_publish: Nanos,
+}
+
+struct Slot {
+    source: Box<dyn Source>,
+    said: Option<(Seeing, Option<String>)>,
+    /// The source panicked: it is not asked again.
+    broken: Option<String>,
+}
+
+/// CPU and memory of this process.
+struct Own {
+    cpu_ns: u64,
+    at: Nanos,
+    cost: OwnCost,
+}
+
+impl Live {
+    /// A loop over `sources`, not running yet.
+    #[must_use]
+    pub fn new(mode: Mode, header: Header, settings: Settings, sources: Vec<Box<dyn Source>>) -> Self {
+        let engine = Engine::new(header.clone(), settings);
+        let status = Status::new(mode);
+        Self {
+            feed: Feed::new(engine.snapshot(), status.clone()),
+            engine,
+            sources: sources.into_iter().map(|source| Slot { source, said: None, broken: None }).collect(),
+            sinks: Vec::new(),
+            status,
+            recording: None,
+            header,
+            own: Own { cpu_ns: clock::process_cpu_ns(), at: clock::monotonic_ns(), cost: OwnCost::default() },
+            last_tick: 0,
+            last_publish: 0,
+        }
+    }
+
+    /// Adds a sink.
+    #[must_use]
+    pub fn sink(mut self, sink: Box<dyn Sink>) -> Self {
+        self.sinks.push(sink);
+        self
+    }
+
+    /// Shows a line above everything else.
+    #[must_use]
+    pub fn banner(mut self, banner: Option<String>) -> Self {
+        self.status.banner = banner;
+        self
+    }
+
+    /// Says a notice.
+    #[must_use]
+    pub fn notice(mut self, notice: Option<String>) -> Self {
+        self.status.notices.extend(notice);
+        self
+    }
+
+    /// Sets the interval that is shown.
+    #[must_use]
+    pub fn interval(mut self, interval_ns: u64) -> Self {
+        self.status.interval_ns = interval_ns;
+        self
+    }
+
+    /// What a screen reads.
+    #[must_use]
+    pub fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+
+    /// Runs in a thread of its own until [`Command::Stop`].
+    pub fn spawn(self) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("collector".to_owned()).spawn(move || self.run(&|| false))
+    }
+
+    /// Runs until [`Command::Stop`] or until `ended` says so.
+    pub fn run(mut self, ended: &dyn Fn() -> bool) {
+        while !self.commands() && !ended() {
+            let now = clock::monotonic_ns();
+            self.poll_sources(now);
+            if now >= self.last_tick + 1_000_000_000 {
+                self.last_tick = now;
+                self.own.measure(now);
+                self.each_sink(|sink| sink.tick());
+            }
+            self.publish(now, false);
+            self.wait();
+        }
+        self.finish();
+    }
+
+    /// One round over every source whatever its time is, for commands that print once.
+    pub fn poll_once(&mut self) {
+        let now = clock::monotonic_ns();
+        for index in 0..self.sources.len() {
+            self.poll_source(index, now);
+        }
+        self.say_sources(now);
+    }
+
+    /// Judges what is open and gives the engine back.
+    #[must_use]
+    pub fn into_engine(mut self) -> (Engine, Status) {
+        self.finish();
+        self.status.sources = self.sources.iter().map(Slot::availability).collect();
+        (self.engine, self.status)
+    }
+
+    /// What each source sees, and the probes.
+    #[must_use]
+    pub fn availability(&self) -> (Vec<Availability>, Vec<crate::source::ProbeReport>) {
+        (
+            self.sources.iter().map(Slot::availability).collect(),
+            self.sources.iter().flat_map(|slot| slot.source.probes()).collect(),
+        )
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn finish(&mut self) {
+        self.engine.finish();
+        self.hand_on_findings();
+        self.each_sink(|sink| sink.finish());
+        self.publish(clock::monotonic_ns(), true);
+    }
+
+    fn each_sink(&mut self, mut act: impl FnMut(&mut dyn Sink)) {
+        for sink in &mut self.sinks {
+            act(&mut **sink);
+        }
+        if let Some((recording, _)) = &mut self.recording {
+            act(recording);
+        }
+    }
+
+    /// Obeys what readers asked; true when the loop is to end.
+    fn commands(&mut self) -> bool {
+        while let Some(command) = self.feed.command() {
+            match command {
+                Command::Stop => return true,
+                Command::Interval(ns) => {
+                    self.status.interval_ns = ns;
+                    for slot in &mut self.sources {
+                        slot.source.set_interval(ns);
+                    }
+                }
+                Command::Record(path) => self.record(path),
+                Command::StopRecording => {
+                    if let Some((mut recording, status)) = self.recording.take() {
+                        recording.finish();
+                        let status = status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        self.status.notices.push(format!("recorded {}", status.path.display()));
+                    }
+                }
+                // A live node cannot be rewound.
+                Command::Pause | Command::Resume | Command::Step | Command::Seek(_) | Command::Speed(_) => {}
+            }
+        }
+        false
+    }
+
+    fn record(&mut self, path: PathBuf) {
+        if self.recording.is_some() {
+            return;
+        }
+        let options = RecordingOptions { path, force: false, max_bytes: None };
+        match Recording::start(options, self.header.clone()) {
+            Ok(mut recording) => {
+                crate::inventory::restate(self.engine.world(), &mut |observation| {
+                    recording.observation(observation, self.engine.world());
+                });
+                let status = recording.status();
+                self.recording = Some((recording, status));
+            }
+            Err(error) => self.status.notices.push(error.to_string()),
+        }
+    }
+
+    fn poll_sources(&mut self, now: Nanos) {
+        let mut nudged = false;
+        for index in 0..self.sources.len() {
+            let slot = &self.sources[index];
+            let woken = || slot.source.wake_fds().iter().any(readable);
+            if slot.broken.is_none() && (slot.source.due() <= now || woken()) {
+                nudged |= self.poll_source(index, now);
+            }
+        }
+        if nudged {
+            for slot in &mut self.sources {
+                slot.source.nudge(now);
+            }
+        }
+        self.say_sources(now);
+    }
+
+    /// Polls one source; true when it saw something that makes a fresh look of the others worth it.
+    fn poll_source(&mut self, index: usize, now: Nanos) -> bool {
+        let mut nudge = false;
+        let (engine, sinks, recording) = (&mut self.engine, &mut self.sinks, &mut self.recording);
+        let slot = &mut self.sources[index];
+        let mut emit = |observation: &Observation<'_>| {
+            nudge |= calls_for_a_look(observation);
+            for sink in sinks.iter_mut() {
+                sink.observation(observation, engine.world());
+            }
+            if let Some((recording, _)) = recording.as_mut() {
+                recording.observation(observation, engine.world());
+            }
+            engine.take(observation);
+        };
+        // A fault in one source must not take the others, the screen or the recording with it.
+        let polled = catch_unwind(AssertUnwindSafe(|| slot.source.poll(now, &mut emit)));
+        if polled.is_err() {
+            let name = slot.source.name();
+            slot.broken = Some(format!("internal error in source {name}: it is switched off; please report it"));
+            self.status.notices.extend(slot.broken.clone());
+        }
+        self.hand_on_findings();
+        nudge
+    }
+
+    /// Tells the recording and the engine when a source sees more or less than before.
+    fn say_sources(&mut self, now: Nanos) {
+        for index in 0..self.sources.len() {
+            let slot = &mut self.sources[index];
+            let availability = slot.availability();
+            let says = (availability.state, availability.reason());
+            if slot.said.as_ref() == Some(&says) {
+                continue;
+            }
+            let observation = Observation {
+                t: now,
+                body: Body::Source(SourceState {
+                    source: availability.name.into(),
+                    state: says.0,
+                    reason: says.1.clone().map(Into::into),
+                }),
+            };
+            slot.said = Some(says);
+            let world = self.engine.world();
+            for sink in &mut self.sinks {
+                sink.observation(&observation, world);
+            }
+            if let Some((recording, _)) = &mut self.recording {
+                recording.observation(&observation, world);
+            }
+            self.engine.take(&observation);
+        }
+    }
+
+    fn hand_on_findings(&mut self) {
+        let findings = self.engine.drain();
+        if findings.is_empty() {
+            return;
+        }
+        for sink in &mut self.sinks {
+            sink.findings(&findings, self.engine.world());
+        }
+        self.last_publish = 0;
+    }
+
+    fn publish(&mut self, now: Nanos, at_once: bool) {
+        if !at_once && now < self.last_publish + PUBLISH_EVERY_NS {
+            return;
+        }
+        let newest = self.feed.latest();
+        let status_changed = newest.status.notices.len() != self.status.notices.len()
+            || newest.status.interval_ns != self.status.interval_ns
+            || newest.status.recording.is_some() != self.recording.is_some();
+        if !at_once && !status_changed && newest.generation > 0 && newest.world.now == self.engine.world().now {
+            return;
+        }
+        self.last_publish = now;
+        self.status.own = self.own.cost;
+        self.status.published_at = now;
+        self.status.recording =
+            self.recording.as_ref().map(|(_, status)| status.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        (self.status.sources, self.status.probes) = self.availability();
+        self.feed.publish(self.engine.snapshot(), self.status.clone());
+    }
+
+    /// Waits until a source is due or has something to say.
+    fn wait(&self) {
+        let now = clock::monotonic_ns();
+        let live = || self.sources.iter().filter(|slot| slot.broken.is_none());
+        let due = live().map(|slot| slot.source.due()).min().unwrap_or(Nanos::MAX);
+        let wait_ns = due.saturating_sub(now).min(MAX_WAIT_NS);
+        let mut fds: Vec<PollFd<'_>> = live()
+            .flat_map(|slot| slot.source.wake_fds())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(wait_ns).unwrap_or(0) };
+        // Interrupted by a signal: the loop looks at everything anyway.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}
+
+impl Slot {
+    fn availability(&self) -> Availability {
+        match &self.broken {
+            None => self.source.availability(),
+            Some(reason) => Availability {
+                name: self.source.name(),
+                state: Seeing::Off,
+                sees: String::new(),
+                missing: vec![Missing { what: "everything".to_owned(), reason: reason.clone(), fix: None }],
+            },
+        }
+    }
+}
+
+fn readable(fd: &std::os::fd::BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+}
+
+/// Something happened that the other sources should look at now, not at their next period.
+fn calls_for_a_look(observation: &Observation<'_>) -> bool {
+    match &observation.body {
+        Body::Async(event) => event.port.is_some() || &*event.event == "QP_FATAL",
+        Body::Port(_) => true,
+        Body::Aer(aer) => aer.severity != crate::observation::AerSeverity::Corrected,
+        Body::Qp(qp) => qp.to == Some(QpState::Err),
+        _ => false,
+    }
+}
+
+impl Own {
+    fn measure(&mut self, now: Nanos) {
+        let cpu_ns = clock::process_cpu_ns();
+        if now > self.at {
+            self.cost.cpu_share = Some(cpu_ns.saturating_sub(self.cpu_ns) as f64 / (now - self.at) as f64);
+        }
+        (self.cpu_ns, self.at) = (cpu_ns, now);
+        self.cost.resident_bytes = resident_bytes();
+    }
+}
+
+/// Resident memory of this process from `/proc/self/statm` (second field, pages).
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    u64::try_from(rustix::param::page_size()).ok()?.checked_mul(pages)
+}

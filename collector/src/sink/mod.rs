@@ -1,0 +1,26 @@
+//! The sinks: each takes what the engine was given and what it concluded, and none is more equal than the others. A sink
+//! that fails says so in its status and costs nobody else anything.
+
+pub mod findings;
+pub mod recording;
+
+use std::sync::Arc;
+
+use crate::finding::Finding;
+use crate::inventory::World;
+use crate::observation::Observation;
+
+/// One consumer of the engine's input and output.
+pub trait Sink: Send {
+    /// An observation, just before the engine takes it.
+    fn observation(&mut self, _observation: &Observation<'_>, _world: &World) {}
+
+    /// Findings that were raised, updated or cleared.
+    fn findings(&mut self, _findings: &[Arc<Finding>], _world: &World) {}
+
+    /// About once a second: bring out what is buffered.
+    fn tick(&mut self) {}
+
+    /// The end: bring out everything.
+    fn finish(&mut self) {}
+}

@@ -1,0 +1,222 @@
+//! Recordings: the observations on disk, with rotation. A full disk stops the recording with a reason and nothing else.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Sink;
+use crate::feed::RecordingStatus;
+use crate::inventory::World;
+use crate::observation::Observation;
+use crate::observation::recording::{Header, Writer};
+
+/// How a recording is written.
+#[derive(Debug, Clone)]
+pub struct RecordingOptions {
+    /// The file; compressed when its name ends in `.zst`.
+    pub path: PathBuf,
+    /// Replace a file that exists.
+    pub force: bool,
+    /// Begin a new file when this many bytes (before compression) are written.
+    pub max_bytes: Option<u64>,
+}
+
+/// Why a recording could not be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingStartError {
+    /// The file exists.
+    #[error("{0} exists; --force replaces it")]
+    Exists(PathBuf),
+    /// It could not be made.
+    #[error("cannot write {0}: {1}")]
+    Io(PathBuf, io::Error),
+}
+
+/// Writes a recording.
+pub struct Recording {
+    options: RecordingOptions,
+    header: Header,
+    writer: Option<Writer<File>>,
+    part: u32,
+    part_bytes: u64,
+    status: Arc<Mutex<RecordingStatus>>,
+}
+
+impl Recording {
+    /// Makes the file and writes the header.
+    pub fn start(options: RecordingOptions, header: Header) -> Result<Self, RecordingStartError> {
+        let file = create(&options.path, options.force)?;
+        let writer = Writer::new(file, compressed(&options.path), &header)
+            .map_err(|error| RecordingStartError::Io(options.path.clone(), error))?;
+        let status =
+            RecordingStatus { path: options.path.clone(), bytes: writer.bytes(), observations: 0, stopped: None };
+        Ok(Self { options, header, writer: Some(writer), part: 0, part_bytes: 0, status: Arc::new(Mutex::new(status)) })
+    }
+
+    /// The state of the recording, also after it has ended.
+    #[must_use]
+    pub fn status(&self) -> Arc<Mutex<RecordingStatus>> {
+        self.status.clone()
+    }
+
+    fn stop(&mut self, error: &io::Error) {
+        self.writer = None;
+        let reason =
+            if error.kind() == io::ErrorKind::StorageFull { "the disk is full".to_owned() } else { error.to_string() };
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.stopped = Some(format!("recording stopped: {}: {reason}", status.path.display()));
+    }
+
+    /// Begins the next file. It opens with everything known, so that it can be read alone.
+    fn rotate(&mut self, world: &World) -> io::Result<()> {
+        if let Some(writer) = self.writer.take() {
+            writer.finish()?.sync_data()?;
+        }
+        self.part += 1;
+        let path = part_path(&self.options.path, self.part);
+        let file = create(&path, self.options.force).map_err(|error| match error {
+            RecordingStartError::Io(_, error) => error,
+            RecordingStartError::Exists(path) => {
+                io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", path.display()))
+            }
+        })?;
+        let mut writer = Writer::new(file, compressed(&path), &self.header)?;
+        let mut failed = None;
+        crate::inventory::restate(world, &mut |observation| {
+            if failed.is_none() {
+                failed = writer.write(observation).err();
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).path = path;
+        self.part_bytes = 0;
+        self.writer = Some(writer);
+        Ok(())
+    }
+}
+
+/// `run.jsonl.zst` → `run.2.jsonl.zst` for the second part.
+fn part_path(path: &Path, part: u32) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let (stem, extensions) = name.split_once('.').map_or((name.as_str(), ""), |(stem, rest)| (stem, rest));
+    let dot = if extensions.is_empty() { "" } else { "." };
+    path.with_file_name(format!("{stem}.{}{dot}{extensions}", part + 1))
+}
+
+fn compressed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zst")
+}
+
+fn create(path: &Path, force: bool) -> Result<File, RecordingStartError> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    options.open(path).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            RecordingStartError::Exists(path.to_owned())
+        } else {
+            RecordingStartError::Io(path.to_owned(), error)
+        }
+    })
+}
+
+impl Sink for Recording {
+    fn observation(&mut self, observation: &Observation<'_>, world: &World) {
+        let Some(writer) = &mut self.writer else { return };
+        let before = writer.bytes();
+        if let Err(error) = writer.write(observation) {
+            self.stop(&error);
+            return;
+        }
+        let written = writer.bytes() - before;
+        self.part_bytes += written;
+        {
+            let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+            status.bytes += written;
+            status.observations += 1;
+        }
+        if self.options.max_bytes.is_some_and(|max| self.part_bytes >= max)
+            && let Err(error) = self.rotate(world)
+        {
+            self.stop(&error);
+        }
+    }
+
+    fn tick(&mut self) {
+        if let Some(Err(error)) = self.writer.as_mut().map(Writer::flush) {
+            self.stop(&error);
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(writer) = self.writer.take()
+            && let Err(error) = writer.finish().and_then(|file| file.sync_data())
+        {
+            self.stop(&error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::observation::recording::Reader;
+    use crate::observation::{Body, Device, Lost};
+    use crate::rule::Settings;
+
+    fn lost(t: u64) -> Observation<'static> {
+        Observation { t, body: Body::Lost(Lost { source: "sysfs".into(), n: 1 }) }
+    }
+
+    #[test]
+    fn an_existing_file_is_refused_without_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        std::fs::write(&path, "precious").unwrap();
+        let options = |force| RecordingOptions { path: path.clone(), force, max_bytes: None };
+        let error = Recording::start(options(false), Header::new()).err().expect("refused");
+        assert!(error.to_string().contains("--force"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        assert!(Recording::start(options(true), Header::new()).is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_stops_the_recording_with_a_reason() {
+        let options = RecordingOptions { path: "/dev/full".into(), force: true, max_bytes: None };
+        let mut recording = Recording::start(options, Header::new()).unwrap();
+        let status = recording.status();
+        let world = World::new(Header::new());
+        recording.observation(&lost(1), &world);
+        recording.tick();
+        recording.observation(&lost(2), &world);
+        recording.finish();
+        let stopped = status.lock().unwrap().stopped.clone().expect("stopped");
+        assert!(stopped.contains("disk is full"), "{stopped}");
+    }
+
+    #[test]
+    fn each_part_of_a_rotated_recording_can_be_read_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.jsonl.zst");
+        let options = RecordingOptions { path: path.clone(), force: false, max_bytes: Some(200) };
+        let mut recording = Recording::start(options, Header::new()).unwrap();
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        let device = Device { device: "mlx5_0".into(), ..Device::default() };
+        for observation in std::iter::once(Observation { t: 1, body: Body::Device(device) }).chain((2..20).map(lost)) {
+            engine.take(&observation);
+            recording.observation(&observation, engine.world());
+        }
+        recording.finish();
+        let mut second = Reader::open(&dir.path().join("run.2.jsonl.zst")).unwrap();
+        let first = second.next(|o| matches!(&o.body, Body::Device(d) if d.device == "mlx5_0")).unwrap();
+        assert_eq!(first, Some(true));
+    }
+}
