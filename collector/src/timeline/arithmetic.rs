@@ -350,6 +350,15 @@ mod tests {
         assert_eq!(delta(hw("nobody", "anything"), 10, 3), Delta::Unknown);
     }
 
+    /// Its driver answers the PMA with the low bits of wider counters, so all-ones is a value like any other.
+    #[test]
+    fn the_narrow_pma_counters_of_bnxt_re_neither_stick_nor_reset() {
+        let def = lookup(Some("bnxt_en"), CounterSource::Counters, "link_downed");
+        assert!(!saturated(def, 255));
+        assert_eq!(delta(def, 250, 255), Delta::Known(5));
+        assert_eq!(delta(def, 255, 2), Delta::Unknown);
+    }
+
     #[test]
     fn a_gauge_has_no_delta() {
         assert_eq!(delta(hw("bnxt_en", "active_qps"), 3, 5), Delta::Unknown);

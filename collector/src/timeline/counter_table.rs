@@ -129,26 +129,6 @@ pub fn lookup_in(driver: Option<&str>, source: TableSource, name: &str) -> &'sta
     TABLE.find(driver, source, name)
 }
 
-/// The place to use among the counters one port has for one meaning: the lowest rank all of whose counters can be used.
-///
-/// Each counter comes with whether it can be used: it was read, and (the caller's choice) is not saturated. `None` when
-/// no rank is complete, or there is no counter.
-#[must_use]
-pub fn best_rank(counters: impl IntoIterator<Item = (&'static CounterDef, bool)>) -> Option<Combine> {
-    // Ranks are 1–9: for each, how it combines, and whether all of its counters can be used.
-    let mut ranks: [Option<(Combine, bool)>; 10] = [None; 10];
-    for (def, usable) in counters {
-        let Some(combine) = def.combine else { continue };
-        let rank = &mut ranks[usize::from(combine.rank.min(9))];
-        let one_is_enough = combine.how == How::Prefer;
-        *rank = Some(match *rank {
-            None => (combine, usable),
-            Some((first, so_far)) => (first, if one_is_enough { so_far || usable } else { so_far && usable }),
-        });
-    }
-    ranks.into_iter().flatten().find_map(|(combine, usable)| usable.then_some(combine))
-}
-
 /// All rows, in the table's order.
 #[must_use]
 pub fn all() -> &'static [CounterDef] {
@@ -541,29 +521,48 @@ mod tests {
         assert_eq!(lookup_in(None, TableSource::Aer, "Rollover").class, Class::Pcie);
     }
 
-    #[test]
-    fn bytes_come_from_one_rank_only() {
-        let pma = lookup(Some("mlx5_core"), PORT, "port_xmit_data");
-        let optional = lookup(Some("mlx5_core"), HW, "rdma_tx_bytes");
-        let vport = lookup(Some("mlx5_core"), CounterSource::Ethtool, "tx_vport_rdma_unicast_bytes");
-        let best = |usable| best_rank([(vport, true), (pma, usable), (optional, true)]).map(|c| c.rank);
-        assert_eq!(best(true), pma.combine.map(|c| c.rank));
-        assert_eq!(best(false), optional.combine.map(|c| c.rank));
+    /// The rank of a counter of the given driver among those of the meaning.
+    fn rank(driver: &str, source: CounterSource, name: &str, meaning: Meaning) -> Combine {
+        let def = lookup(Some(driver), source, name);
+        assert_eq!(def.meaning, Some(meaning), "{driver} {name}");
+        def.combine.expect("a meaning has a rank")
     }
 
     #[test]
-    fn a_sum_with_a_part_missing_is_no_sum() {
-        let v4 = lookup(Some("ice"), HW, "ip4InOctets");
-        let v6 = lookup(Some("ice"), HW, "ip6InOctets");
-        assert_eq!(best_rank([(v4, true), (v6, true)]), Some(Combine { rank: 1, how: How::Sum }));
-        assert_eq!(best_rank([(v4, true), (v6, false)]), None);
-        assert_eq!(best_rank([]), None);
+    fn bytes_of_one_port_have_one_source_each_with_its_own_rank() {
+        let pma = rank("mlx5_core", PORT, "port_xmit_data", Meaning::TxBytes);
+        let optional = rank("mlx5_core", HW, "rdma_tx_bytes", Meaning::TxBytes);
+        let vport = rank("mlx5_core", CounterSource::Ethtool, "tx_vport_rdma_unicast_bytes", Meaning::TxBytes);
+        assert!(pma.rank < optional.rank && optional.rank < vport.rank);
+        // The wire's bytes hold other traffic and headers: another meaning, never RDMA bytes.
+        let wire = lookup(Some("mlx5_core"), CounterSource::Ethtool, "tx_bytes_phy").meaning;
+        assert_eq!(wire, Some(Meaning::WireTxBytes));
+        let roce = rank("bnxt_en", HW, "tx_roce_only_bytes", Meaning::TxBytes);
+        assert!(roce.rank < rank("bnxt_en", HW, "tx_bytes", Meaning::TxBytes).rank);
     }
 
     #[test]
     fn counters_ext_goes_before_counters() {
-        let narrow = lookup(Some("mlx4_core"), PORT, "port_rcv_data");
-        let wide = lookup(Some("mlx4_core"), PORT, "port_rcv_data_64");
-        assert_eq!(best_rank([(narrow, true), (wide, true)]), wide.combine);
+        let rank = |name| rank("mlx4_core", PORT, name, Meaning::RxBytes).rank;
+        assert!(rank("port_rcv_data_64") < rank("port_rcv_data"));
+    }
+
+    #[test]
+    fn what_is_counted_in_parts_is_a_sum_of_one_rank() {
+        let sum = Combine { rank: 1, how: How::Sum };
+        for (driver, parts, meaning) in [
+            ("ice", ["ip4InOctets", "ip6InOctets"], Meaning::RxBytes),
+            ("ionic", ["tx_rdma_ucast_bytes", "tx_rdma_mcast_bytes"], Meaning::TxBytes),
+            ("mlx5_core", ["req_remote_access_errors", "resp_remote_access_errors"], Meaning::AccessErrors),
+        ] {
+            for part in parts {
+                assert_eq!(rank(driver, HW, part, meaning), sum, "{driver} {part}");
+            }
+        }
+        // Multicast octets of irdma are among the octets already.
+        assert_eq!(lookup(Some("ice"), HW, "ip4InMcastOctets").meaning, None);
+        // Pauses of two priorities overlap in time: the longest counts.
+        let pause = lookup(Some("mlx5_core"), CounterSource::Ethtool, "rx_prio3_pause_duration");
+        assert_eq!(pause.combine, Some(Combine { rank: 1, how: How::Max }));
     }
 }
