@@ -321,19 +321,19 @@ column! {
         /// Cable or module trouble.
         ModuleFaults = "module_faults",
 
-        /// Share of the last second in which reads waited for PCIe credits.
+        /// Percent of the last second in which reads waited for credits of the bus.
         PcieStallRead = "pcie_stall_read",
-        /// Share of the last second in which writes waited for PCIe credits.
+        /// Percent of the last second in which writes waited for credits of the bus.
         PcieStallWrite = "pcie_stall_write",
         /// Seconds with reads stalled more than 30 %.
         PcieStallReadSeconds = "pcie_stall_read_seconds",
         /// Seconds with writes stalled more than 30 %.
         PcieStallWriteSeconds = "pcie_stall_write_seconds",
-        /// Packets dropped because PCIe could not take them.
+        /// Packets dropped because the bus to the host could not take them.
         PcieOverflow = "pcie_overflow",
-        /// PCIe link recoveries.
+        /// Recoveries of the bus link.
         PcieSignalIntegrity = "pcie_signal_integrity",
-        /// PCIe errors a verb ran into.
+        /// Bus errors a verb ran into.
         PcieErrors = "pcie_errors",
 
         /// QPs in use.
