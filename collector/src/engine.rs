@@ -320,6 +320,7 @@ impl Engine {
         let id = self.device_id(t, &seen.device);
         let device = self.world.device(id);
         let (driver, vf) = (device.driver.clone(), device.vf);
+        let device_reset = device.reset.is_some_and(|(at, _)| t.saturating_sub(at) < self.window_ns);
         let bound = match (seen.qpn, &seen.qp_type) {
             (Some(qpn), _) => Some(Arc::from(format!("qp {qpn}"))),
             (None, Some(qp_type)) => Some(Arc::from(format!("type {qp_type}"))),
@@ -341,6 +342,7 @@ impl Engine {
         let taken = sets[at].take(
             t,
             vf,
+            device_reset,
             driver.as_ref(),
             seen.values.iter().map(|(name, value)| (&**name, *value)),
             seen.unavailable.iter().map(|(name, reason)| (&**name, &**reason)),

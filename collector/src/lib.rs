@@ -14,6 +14,7 @@ pub mod finding;
 pub mod inventory;
 pub mod live;
 pub mod observation;
+pub mod replay;
 pub mod rule;
 pub mod sink;
 pub mod source;

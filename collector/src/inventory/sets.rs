@@ -70,6 +70,7 @@ impl CounterSet {
         &mut self,
         t: Nanos,
         vf: bool,
+        device_reset: bool,
         driver: Option<&Arc<str>>,
         values: impl Iterator<Item = (&'v str, u64)> + Clone,
         unavailable: impl Iterator<Item = (&'v str, &'v str)>,
@@ -86,12 +87,13 @@ impl CounterSet {
                 detector.observe(series.def, before, value);
             }
         }
-        let set_reset = if let SetVerdict::WholeSetReset { counters } = detector.verdict() {
-            taken.fell = Some(counters);
-            true
-        } else {
-            false
+        taken.fell = match detector.verdict() {
+            SetVerdict::WholeSetReset { counters } => Some(counters),
+            // Another set of the device has just been reset: one that fell here fell with it.
+            SetVerdict::Single { fell } if device_reset => Some(fell),
+            SetVerdict::Single { .. } | SetVerdict::None => None,
         };
+        let set_reset = taken.fell.is_some();
         hint = 0;
         for (name, value) in values {
             let Some(at) = self.place(name, &mut hint, &mut taken.new_names) else { continue };
