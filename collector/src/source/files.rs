@@ -282,9 +282,15 @@ pub(crate) mod faults {
             Self { inner, faults: Mutex::default(), opened: Arc::default() }
         }
 
+        /// The path with all links but a last one followed; the file itself need not exist.
+        fn key(&self, path: &str) -> io::Result<String> {
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+            Ok(format!("{}/{name}", self.inner.resolve(parent)?))
+        }
+
         /// From here on opening (`at_open`) or reading the file fails.
         pub(crate) fn fail(&self, path: &str, at_open: bool, errno: i32) {
-            let path = self.inner.resolve(path).expect("a fault is put on a file that exists");
+            let path = self.key(path).expect("a fault is put into a directory that exists");
             self.faults.lock().expect("no test panics in the lock").insert(path, (at_open, errno));
         }
 
@@ -297,7 +303,9 @@ pub(crate) mod faults {
         pub(crate) fn fail_as_in(&self, tsv: &str) {
             for line in tsv.lines().filter(|line| !line.starts_with('#')) {
                 let mut fields = line.split('\t');
-                let (Some(path), Some(op), Some(errno)) = (fields.next(), fields.next(), fields.next()) else { continue };
+                let (Some(path), Some(op), Some(errno)) = (fields.next(), fields.next(), fields.next()) else {
+                    continue;
+                };
                 let errno = match errno {
                     "EINVAL" => 22,
                     "EACCES" => 13,
@@ -327,14 +335,16 @@ pub(crate) mod faults {
         }
 
         fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>> {
-            let file = self.inner.open(path)?;
-            let resolved = self.inner.resolve(path)?;
-            let fault = self.faults.lock().expect("no test panics in the lock").get(&resolved).copied();
-            self.opened.lock().expect("no test panics in the lock").push(resolved);
+            let key = self.key(path)?;
+            let fault = self.faults.lock().expect("no test panics in the lock").get(&key).copied();
             match fault {
-                None => Ok(file),
                 Some((true, errno)) => Err(io::Error::from_raw_os_error(errno)),
                 Some((false, errno)) => Ok(Box::new(Failing(errno))),
+                None => {
+                    let file = self.inner.open(path)?;
+                    self.opened.lock().expect("no test panics in the lock").push(key);
+                    Ok(file)
+                }
             }
         }
 

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use super::number::{self, COUNTER_BYTES};
 use crate::observation::{CounterSource, Counters, Nanos, Pairs, Text};
-use crate::source::files::{Files, OpenFile, errno_name};
+use crate::source::files::{Entry, Files, OpenFile, errno_name};
 
 /// The errno of an attribute whose device is gone.
 const ENODEV: i32 = 19;
@@ -39,7 +39,7 @@ pub(super) struct CounterSet {
     pub(super) source: CounterSource,
     files: Vec<CounterFile>,
     /// What the directory held when it was opened.
-    names: Vec<String>,
+    listed: Vec<Entry>,
     /// Why there is no such directory.
     missing: Option<Text<'static>>,
     readings: Vec<Reading>,
@@ -48,8 +48,8 @@ pub(super) struct CounterSet {
     due: Nanos,
     /// It was read since the last observation.
     fresh: bool,
-    /// Nothing was readable and that has been said.
-    said: bool,
+    /// Where nothing was readable: the reasons that were said last.
+    said: Option<(Option<Text<'static>>, Vec<Reading>)>,
     /// Where `counters/` and `counters_ext/` contradict each other.
     pub(super) notes: Vec<String>,
 }
@@ -58,28 +58,29 @@ impl CounterSet {
     /// Opens `<owner>/counters` or `<owner>/hw_counters`, where the owner is a port or a device.
     pub(super) fn open(files: &dyn Files, owner: &str, port: Option<u32>, source: CounterSource) -> Self {
         let dir = format!("{owner}/{}", source.name());
-        let (names, missing) = match files.list(&dir) {
-            Ok(entries) => {
-                let names = entries.into_iter().map(|entry| entry.name).filter(|name| is_counter(name));
-                (names.collect::<Vec<_>>(), None)
+        let (listed, missing) = match files.list(&dir) {
+            Ok(mut entries) => {
+                entries.retain(|entry| is_counter(&entry.name));
+                (entries, None)
             }
             Err(error) => (Vec::new(), Some(errno_name(&error))),
         };
         let mut set = Self {
-            files: Vec::with_capacity(names.len()),
-            readings: Vec::with_capacity(names.len()),
+            files: Vec::with_capacity(listed.len()),
+            readings: Vec::with_capacity(listed.len()),
             dir,
             port,
             source,
-            names,
+            listed,
             missing,
             lifespan_ms: None,
             due: 0,
             fresh: false,
-            said: false,
+            said: None,
             notes: Vec::new(),
         };
-        set.files.extend(set.names.iter().map(|name| CounterFile::open(files, &set.dir, name, name)));
+        let open = |entry: &Entry| CounterFile::open(files, &set.dir, &entry.name, &entry.name);
+        set.files.extend(set.listed.iter().map(open));
         if source == CounterSource::Counters {
             set.open_wide(files, &format!("{owner}/counters_ext"));
         }
@@ -107,25 +108,24 @@ impl CounterSet {
         self.missing.is_some()
     }
 
-    /// The names in the directory are no longer those that were opened, or one could not be opened: open anew.
+    /// The files in the directory are no longer those that were opened, or one could not be opened: open anew.
     fn is_outdated(&self, files: &dyn Files) -> bool {
         match files.list(&self.dir) {
             Ok(entries) => {
-                let names = entries.iter().map(|entry| entry.name.as_str()).filter(|name| is_counter(name));
-                !names.eq(self.names.iter().map(String::as_str)) || self.files.iter().any(|file| file.handle.is_err())
+                let listed = entries.iter().filter(|entry| is_counter(&entry.name));
+                !listed.eq(&self.listed) || self.files.iter().any(|file| file.handle.is_err())
             }
-            Err(_) => !self.names.is_empty(),
+            Err(_) => self.missing.is_none(),
         }
     }
 
-    /// The slow look: says again what is not readable, and opens anew what changed. `true` when it did.
+    /// The slow look: opens anew what changed. `true` when something did.
     pub(super) fn refresh_slow(&mut self, files: &dyn Files) -> bool {
-        self.said = false;
         if self.is_outdated(files) {
-            let due = self.due;
             let owner = self.dir.rsplit_once('/').map_or("", |(owner, _)| owner);
-            *self = Self::open(files, owner, self.port, self.source);
-            self.due = due;
+            let mut anew = Self::open(files, owner, self.port, self.source);
+            anew.inherit(self);
+            *self = anew;
             return true;
         }
         let before = self.lifespan_ms;
@@ -140,9 +140,10 @@ impl CounterSet {
         }
     }
 
-    /// Takes over when the set before was read; it is the same cache.
+    /// Takes over from the set before it when that was read (it is the same cache) and what was said.
     pub(super) fn inherit(&mut self, before: &Self) {
         self.due = before.due;
+        self.said.clone_from(&before.said);
     }
 
     /// Reads every file, unless that would show the driver's cache again. `false` when a file says that the device is
@@ -169,10 +170,14 @@ impl CounterSet {
             return None;
         }
         let known = self.known();
-        let silent = known == 0 && (self.said || (self.files.is_empty() && self.missing.is_none()));
-        self.said = known == 0;
-        if silent {
-            return None;
+        if known == 0 {
+            let nothing = self.files.is_empty() && self.missing.is_none();
+            if nothing || self.said.as_ref().is_some_and(|said| said.0 == self.missing && said.1 == self.readings) {
+                return None;
+            }
+            self.said = Some((self.missing.clone(), self.readings.clone()));
+        } else {
+            self.said = None;
         }
         let mut values = Pairs::with_capacity(known);
         let mut unavailable = Pairs::with_capacity(self.readings.len() - known);

@@ -11,6 +11,23 @@ pub(super) struct Gap {
     pub(super) reason: String,
 }
 
+/// A device and, where the gap is one of a port, the port.
+type Place = (String, Option<u32>);
+
+/// Places that share a text, with a run of numbers: `mlx5_`, 12 to 15.
+struct Run {
+    text: String,
+    numbers: Option<(u64, u64)>,
+    port: Option<u32>,
+}
+
+/// Gaps of one name and one reason.
+struct Group {
+    what: String,
+    reason: String,
+    places: Vec<Place>,
+}
+
 /// Counters named one by one before the rest is only counted.
 const MOST_NAMES: usize = 4;
 
@@ -25,18 +42,18 @@ pub(super) fn fold(gaps: Vec<Gap>) -> Vec<Missing> {
             None => places.push((gap.device, gap.port, gap.reason, vec![gap.what])),
         }
     }
-    let mut groups: Vec<(String, String, Vec<(String, Option<u32>)>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for (device, port, reason, names) in places {
         let what = list(&names);
-        match groups.iter_mut().find(|group| group.0 == what && group.1 == reason) {
-            Some(group) => group.2.push((device, port)),
-            None => groups.push((what, reason, vec![(device, port)])),
+        match groups.iter_mut().find(|group| group.what == what && group.reason == reason) {
+            Some(group) => group.places.push((device, port)),
+            None => groups.push(Group { what, reason, places: vec![(device, port)] }),
         }
     }
-    let line = |(what, reason, places): (String, String, Vec<(String, Option<u32>)>)| Missing {
-        what: format!("{} {what}", ranges(&places)).trim_end().to_owned(),
-        fix: remedy(&reason).map(str::to_owned),
-        reason,
+    let line = |group: Group| Missing {
+        what: format!("{} {}", ranges(&group.places), group.what).trim_end().to_owned(),
+        fix: remedy(&group.reason).map(str::to_owned),
+        reason: group.reason,
     };
     groups.into_iter().map(line).collect()
 }
@@ -50,28 +67,29 @@ fn list(names: &[String]) -> String {
 }
 
 /// `mlx5_12`, `mlx5_13`, `mlx5_14` with the same port as `mlx5_12..14/1`.
-fn ranges(places: &[(String, Option<u32>)]) -> String {
-    let mut out: Vec<(String, Option<(u64, u64)>, Option<u32>)> = Vec::new();
+fn ranges(places: &[Place]) -> String {
+    let mut runs: Vec<Run> = Vec::new();
     for (device, port) in places {
         let text = device.trim_end_matches(|c: char| c.is_ascii_digit());
         // A number with a leading zero would not come back as it was written.
         let digits = &device[text.len()..];
-        let number = digits.parse::<u64>().ok().filter(|n| n.to_string() == digits);
-        match (out.last_mut(), number) {
-            (Some((t, Some((_, last)), p)), Some(n)) if t == text && p == port && n.checked_sub(1) == Some(*last) => {
-                *last = n;
-            }
-            (_, Some(n)) => out.push((text.to_owned(), Some((n, n)), *port)),
-            (_, None) => out.push((device.clone(), None, *port)),
+        let Some(number) = digits.parse::<u64>().ok().filter(|number| number.to_string() == digits) else {
+            runs.push(Run { text: device.clone(), numbers: None, port: *port });
+            continue;
+        };
+        let open = runs.last_mut().filter(|run| run.text == text && run.port == *port);
+        match open.and_then(|run| run.numbers.as_mut()).filter(|(_, last)| number.checked_sub(1) == Some(*last)) {
+            Some((_, last)) => *last = number,
+            None => runs.push(Run { text: text.to_owned(), numbers: Some((number, number)), port: *port }),
         }
     }
-    let shown = out.into_iter().map(|(text, range, port)| {
-        let range = match range {
+    let shown = runs.into_iter().map(|Run { text, numbers, port }| {
+        let numbers = match numbers {
             None => String::new(),
             Some((first, last)) if first == last => first.to_string(),
             Some((first, last)) => format!("{first}..{last}"),
         };
-        port.map_or_else(|| format!("{text}{range}"), |port| format!("{text}{range}/{port}"))
+        port.map_or_else(|| format!("{text}{numbers}"), |port| format!("{text}{numbers}/{port}"))
     });
     shown.collect::<Vec<_>>().join(", ")
 }
@@ -107,10 +125,7 @@ mod tests {
         let what: Vec<_> = missing.iter().map(|m| (m.what.as_str(), m.reason.as_str())).collect();
         assert_eq!(
             what,
-            [
-                ("mlx5_0/1 port_xmit_wait", "EACCES"),
-                ("mlx5_12..14/1, mlx5_16/1, rdmap0s07/1 counters", "EINVAL"),
-            ]
+            [("mlx5_0/1 port_xmit_wait", "EACCES"), ("mlx5_12..14/1, mlx5_16/1, rdmap0s07/1 counters", "EINVAL"),]
         );
     }
 

@@ -23,7 +23,7 @@ mod port;
 pub mod rate;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::sync::Arc;
 
@@ -64,12 +64,7 @@ impl SysfsOptions {
     /// All devices, all counters, once a second.
     #[must_use]
     pub fn new(files: Arc<dyn Files>) -> Self {
-        Self {
-            files,
-            wanted: Arc::new(|_| true),
-            skip_hw_counters: Arc::new(|_| false),
-            period_ns: 1_000_000_000,
-        }
+        Self { files, wanted: Arc::new(|_| true), skip_hw_counters: Arc::new(|_| false), period_ns: 1_000_000_000 }
     }
 }
 
@@ -104,15 +99,7 @@ impl SysfsSource {
     /// A source that has not looked at anything yet; it is due at once.
     #[must_use]
     pub fn new(options: SysfsOptions) -> Self {
-        Self {
-            options,
-            due: 0,
-            devices: Vec::new(),
-            bonds: Vec::new(),
-            no_device: None,
-            absent_due: 0,
-            polled: false,
-        }
+        Self { options, due: 0, devices: Vec::new(), bonds: Vec::new(), no_device: None, absent_due: 0, polled: false }
     }
 
     /// Goes on in another tree of the same machine, taken later: what did not change is not said again.
@@ -168,7 +155,8 @@ impl SysfsSource {
     }
 
     fn poll_bonds(&mut self, now: Nanos, emit: &mut Emit<'_>) {
-        let mut names: Vec<&String> = self.devices.iter().flat_map(|d| &d.ports).filter_map(|p| p.bond.as_ref()).collect();
+        let mut names: Vec<&String> =
+            self.devices.iter().flat_map(|d| &d.ports).filter_map(|p| p.bond.as_ref()).collect();
         names.sort();
         names.dedup();
         let bonds: Vec<Bond<'static>> =
@@ -317,6 +305,13 @@ impl DeviceWatch {
             emit(&Observation { t: now, body: Body::Counters(body) });
         }
     }
+}
+
+/// The network devices of a device's first port, whatever function they hang below.
+pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
+    let dir = format!("class/infiniband/{device}");
+    let gids = gid::read(files, &format!("{dir}/ports/1"));
+    netdev::of_port(files, &dir, 1, 1, &gids)
 }
 
 /// The numbers of a device's ports.

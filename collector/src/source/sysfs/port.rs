@@ -121,10 +121,11 @@ impl PortWatch {
         for set in [&mut self.counters, &mut self.hw_counters] {
             self.changed |= set.refresh_slow(files);
         }
+        // What fails to open now reads as a change, and an unchanged port is not said again.
+        self.changed = true;
         for watched in [&mut self.state, &mut self.phys_state, &mut self.rate, &mut self.link_layer, &mut self.lid] {
-            if watched.handle.is_none() {
-                watched.reopen(files);
-            }
+            // Also where it is open: the file may have been replaced by another one of its name.
+            watched.reopen(files);
         }
         for watched in [&mut self.link_layer, &mut self.lid] {
             watched.refresh(&mut self.changed);
@@ -140,9 +141,11 @@ impl PortWatch {
 
     /// Reads the state; `false` when the device is gone.
     pub(super) fn refresh(&mut self) -> bool {
-        [&mut self.state, &mut self.phys_state, &mut self.rate]
-            .into_iter()
-            .fold(true, |present, watched| watched.refresh(&mut self.changed) && present)
+        let mut present = true;
+        for watched in [&mut self.state, &mut self.phys_state, &mut self.rate] {
+            present &= watched.refresh(&mut self.changed);
+        }
+        present
     }
 
     /// The port as observed, when it is not as it was said last.
@@ -179,7 +182,7 @@ impl PortWatch {
             notes.extend(note.map(Into::into));
         }
         if let Some(text) = self.rate.text(&mut notes) {
-            self.describe_rate(text.trim(), &mut port, &mut notes);
+            describe_rate(text.trim(), &mut port, &mut notes);
         }
         // Not every driver has a LID; its absence is no oddity.
         port.lid = self.lid.text(&mut Vec::new()).and_then(|text| {
@@ -198,23 +201,24 @@ impl PortWatch {
         port.notes = notes;
         port
     }
+}
 
-    fn describe_rate(&self, text: &str, port: &mut Port<'static>, notes: &mut Vec<Text<'static>>) {
-        let rate = rate::parse(text);
-        port.rate_gbps = rate.gbps;
-        port.lanes = rate.lanes;
-        if rate.gbps.is_none() {
-            let shown: String = text.chars().filter(|c| !c.is_control()).take(32).collect();
-            notes.push(if text.is_empty() { "rate: empty file".into() } else { format!("rate reads {shown:?}").into() });
-        } else if rate.conflict {
-            notes.push(format!("rate reads {text:?}: number and letters disagree, the number is used").into());
-        }
-        if port.state == PortState::Down && rate.gbps.is_some() {
-            notes.push("the rate of a port that is down is a default of the driver, not a negotiated speed".into());
-        }
-        // Every InfiniBand adapter has four lanes; on Ethernet one lane is a cable's normal form (SFP28).
-        if port.link_layer == LinkLayer::InfiniBand && rate.lanes == Some(1) && port.state != PortState::Down {
-            notes.push("1 lane of 4 in use: the link is narrower than the adapter".into());
-        }
+/// The rate's facts and what is odd about them.
+fn describe_rate(text: &str, port: &mut Port<'static>, notes: &mut Vec<Text<'static>>) {
+    let rate = rate::parse(text);
+    port.rate_gbps = rate.gbps;
+    port.lanes = rate.lanes;
+    if rate.gbps.is_none() {
+        let shown: String = text.chars().filter(|c| !c.is_control()).take(32).collect();
+        notes.push(if text.is_empty() { "rate: empty file".into() } else { format!("rate reads {shown:?}").into() });
+    } else if rate.conflict {
+        notes.push(format!("rate reads {text:?}: number and letters disagree, the number is used").into());
+    }
+    if port.state == PortState::Down && rate.gbps.is_some() {
+        notes.push("the rate of a port that is down is a default of the driver, not a negotiated speed".into());
+    }
+    // Every InfiniBand adapter has four lanes; on Ethernet one lane is a cable's normal form (SFP28).
+    if port.link_layer == LinkLayer::InfiniBand && rate.lanes == Some(1) && port.state != PortState::Down {
+        notes.push("1 lane of 4 in use: the link is narrower than the adapter".into());
     }
 }

@@ -4,15 +4,8 @@ use crate::observation::{PortState, Text};
 
 /// Names of the physical states by number, from 1 (IBA PortInfo.PortPhysicalState; `phys_state_to_str` in
 /// drivers/infiniband/core/sysfs.c).
-const PHYS_STATES: [&str; 7] = [
-    "Sleep",
-    "Polling",
-    "Disabled",
-    "PortConfigurationTraining",
-    "LinkUp",
-    "LinkErrorRecovery",
-    "Phy Test",
-];
+const PHYS_STATES: [&str; 7] =
+    ["Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"];
 
 /// The number and the name of such a text; either can be absent.
 fn split(text: &str) -> (Option<u32>, &str) {
@@ -50,10 +43,9 @@ pub(super) fn phys_state(text: &str) -> (Option<Text<'static>>, Option<String>) 
     let of_number = number.and_then(|n| PHYS_STATES.get((n as usize).checked_sub(1)?)).copied();
     match (number, of_number) {
         (_, Some(known)) if name.is_empty() || name == known => (Some(known.into()), None),
-        (Some(number), Some(known)) => (
-            Some(number.to_string().into()),
-            Some(format!("phys_state reads {text:?}, but {number} is {known}")),
-        ),
+        (Some(number), Some(known)) => {
+            (Some(number.to_string().into()), Some(format!("phys_state reads {text:?}, but {number} is {known}")))
+        }
         (Some(number), None) => (Some(number.to_string().into()), None),
         (None, _) => match PHYS_STATES.iter().find(|known| **known == name) {
             Some(known) => (Some((*known).into()), None),
