@@ -13,7 +13,7 @@ use std::sync::Arc;
 use self::function::Function;
 use super::files::{Entry, Files};
 use super::sysfs::device::is_pci_address;
-use super::sysfs::{DeviceQuestion, netdevs_of};
+use super::sysfs::{DeviceQuestion, SHORTEST_PERIOD_NS, netdevs_of};
 use super::{Availability, Emit, Missing, Source};
 use crate::observation::{Body, Nanos, Observation, Seeing};
 
@@ -42,6 +42,7 @@ impl PcieOptions {
 pub struct PcieSource {
     options: PcieOptions,
     due: Nanos,
+    last_poll: Nanos,
     slow_due: Nanos,
     /// The entries of `class/infiniband` the functions were found for.
     devices: Vec<Entry>,
@@ -54,7 +55,15 @@ impl PcieSource {
     /// A source that has not looked at anything yet; it is due at once.
     #[must_use]
     pub fn new(options: PcieOptions) -> Self {
-        Self { options, due: 0, slow_due: 0, devices: Vec::new(), functions: Vec::new(), without: Vec::new() }
+        Self {
+            options,
+            due: 0,
+            last_poll: 0,
+            slow_due: 0,
+            devices: Vec::new(),
+            functions: Vec::new(),
+            without: Vec::new(),
+        }
     }
 
     /// Goes on in another tree of the same machine, taken later: what did not change is not said again.
@@ -157,6 +166,10 @@ impl Source for PcieSource {
         self.due
     }
 
+    fn nudge(&mut self, now: Nanos) {
+        self.due = self.due.min(now.max(self.last_poll + SHORTEST_PERIOD_NS));
+    }
+
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         self.scan(now);
         let files = &*self.options.files;
@@ -166,7 +179,8 @@ impl Source for PcieSource {
                 emit(&Observation { t: now, body: Body::Pcie(body) });
             }
         }
-        let period = self.options.period_ns.max(super::sysfs::SHORTEST_PERIOD_NS);
+        self.last_poll = now;
+        let period = self.options.period_ns.max(SHORTEST_PERIOD_NS);
         self.due = if self.due + period > now { self.due + period } else { now + period };
     }
 }

@@ -90,6 +90,10 @@ fn a_software_device_has_the_path_of_its_netdev_and_root_port_totals_keep_their_
     let card = function(&seen, "0000:01:00.0");
     assert_eq!(card["path"], json!(["0000:00:02.0", "0000:01:00.0"]));
     assert_eq!(card["aer"]["correctable"], json!({"RxErr": 0, "BadTLP": 2, "TOTAL_ERR_COR": 2}));
+    let files = Arc::new(RootedFiles::new(dir.path()).unwrap());
+    let mut sysfs = crate::source::sysfs::SysfsSource::new(crate::source::sysfs::SysfsOptions::new(files));
+    let port = poll(&mut sysfs, 0).into_iter().find(|body| body["type"] == "port").unwrap();
+    assert_eq!((&port["netdevs"], &port["netdev_pci"]), (&json!(["eth0"]), &json!("0000:01:00.0")));
 }
 
 #[test]

@@ -8,9 +8,10 @@
 //!   fold.rs      what is unavailable, in few lines
 //! ```
 //!
-//! Order of observations in one poll: devices that appeared or changed, then devices that vanished, then of each device
-//! its ports (when changed) and its counters (each time), then the bonds. So a rename is the new name's `device` with the
-//! old PCI address and GUID, followed by `removed` of the old name: who keeps identities never sees the adapter gone.
+//! Order of observations in one poll: devices that vanished, then devices that appeared or changed, then of each device
+//! its ports (when changed) and its counters (each time), then the bonds. So a rename is `removed` of the old name with its
+//! PCI address and GUID, followed by the new name's `device` with the same ones. A name that went to another device is
+//! first removed, too: two devices that swapped their names are two removals, then two devices.
 
 mod absent;
 mod counters;
@@ -88,6 +89,7 @@ struct DeviceWatch {
 pub struct SysfsSource {
     options: SysfsOptions,
     due: Nanos,
+    last_poll: Nanos,
     devices: Vec<DeviceWatch>,
     bonds: Vec<Bond<'static>>,
     no_device: Option<NoDevice>,
@@ -99,7 +101,16 @@ impl SysfsSource {
     /// A source that has not looked at anything yet; it is due at once.
     #[must_use]
     pub fn new(options: SysfsOptions) -> Self {
-        Self { options, due: 0, devices: Vec::new(), bonds: Vec::new(), no_device: None, absent_due: 0, polled: false }
+        Self {
+            options,
+            due: 0,
+            last_poll: 0,
+            devices: Vec::new(),
+            bonds: Vec::new(),
+            no_device: None,
+            absent_due: 0,
+            polled: false,
+        }
     }
 
     /// Goes on in another tree of the same machine, taken later: what did not change is not said again.
@@ -130,27 +141,34 @@ impl SysfsSource {
         }
         entries.retain(|entry| (self.options.wanted)(&entry.name));
         let mut known = std::mem::take(&mut self.devices);
+        let mut gone = Vec::new();
         for entry in entries {
             let mut device = match known.iter().position(|device| device.name == entry.name) {
                 Some(at) if known[at].inode == entry.inode => known.remove(at),
                 Some(at) => {
                     let before = known.remove(at);
                     let mut device = DeviceWatch::open(files, entry.name, entry.inode);
-                    device.inherit(before);
+                    if device.is_same(&before) {
+                        device.inherit(before);
+                    } else {
+                        gone.push(before);
+                    }
                     device
                 }
                 None => DeviceWatch::open(files, entry.name, entry.inode),
             };
             device.refresh_slow(files, now);
-            if !std::mem::replace(&mut device.said, true) {
-                emit(&Observation { t: now, body: Body::Device(device.seen.clone()) });
-            }
             self.devices.push(device);
         }
-        for device in known {
+        for device in gone.into_iter().chain(known) {
             let Device { device, pci, node_guid, .. } = device.seen;
             let gone = Device { device, pci, node_guid, removed: Some(true), ..Device::default() };
             emit(&Observation { t: now, body: Body::Device(gone) });
+        }
+        for device in &mut self.devices {
+            if !std::mem::replace(&mut device.said, true) {
+                emit(&Observation { t: now, body: Body::Device(device.seen.clone()) });
+            }
         }
     }
 
@@ -207,6 +225,12 @@ impl DeviceWatch {
         watch
     }
 
+    /// The same adapter as before under this name: neither PCI address nor GUID contradicts.
+    fn is_same(&self, before: &Self) -> bool {
+        let agree = |a: &Option<_>, b: &Option<_>| a.is_none() || b.is_none() || a == b;
+        agree(&self.seen.pci, &before.seen.pci) && agree(&self.seen.node_guid, &before.seen.node_guid)
+    }
+
     /// Takes over from the watch before it under the same name what was said, and when the caches were read.
     fn inherit(&mut self, before: Self) {
         self.said = before.said && before.seen == self.seen;
@@ -258,8 +282,9 @@ impl DeviceWatch {
             self.gids_due = now + GID_PERIOD_NS;
         }
         let ports = self.ports.len();
+        let software = self.seen.pci.is_none();
         for port in &mut self.ports {
-            port.refresh_slow(files, ports, with_gids);
+            port.refresh_slow(files, ports, with_gids, software);
         }
         if let Some(own) = &mut self.own_counters {
             own.refresh_slow(files);
@@ -349,6 +374,10 @@ impl Source for SysfsSource {
         self.due
     }
 
+    fn nudge(&mut self, now: Nanos) {
+        self.due = self.due.min(now.max(self.last_poll + SHORTEST_PERIOD_NS));
+    }
+
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         self.scan(now, emit);
         for device in &mut self.devices {
@@ -357,6 +386,7 @@ impl Source for SysfsSource {
         }
         self.poll_bonds(now, emit);
         self.polled = true;
+        self.last_poll = now;
         let period = self.options.period_ns.max(SHORTEST_PERIOD_NS);
         self.due = if self.due + period > now { self.due + period } else { now + period };
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::counters::CounterSet;
+use super::device::function_of;
 use super::{gid, netdev, rate, state};
 use crate::observation::{CounterSource, Gid, LinkLayer, Port, PortState, Text};
 use crate::source::files::{Files, OpenFile, errno_name};
@@ -74,6 +75,8 @@ pub(super) struct PortWatch {
     lid: Watched,
     gids: Vec<Gid<'static>>,
     netdevs: Vec<String>,
+    /// Of a software device: the function of its network device.
+    netdev_pci: Option<String>,
     pub(super) bond: Option<String>,
     pub(super) counters: CounterSet,
     pub(super) hw_counters: CounterSet,
@@ -97,6 +100,7 @@ impl PortWatch {
             lid: watched("lid"),
             gids: Vec::new(),
             netdevs: Vec::new(),
+            netdev_pci: None,
             bond: None,
             counters: CounterSet::open(files, &dir, Some(number), CounterSource::Counters),
             hw_counters: CounterSet::open(files, &dir, Some(number), CounterSource::HwCounters),
@@ -108,7 +112,7 @@ impl PortWatch {
     }
 
     /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters.
-    pub(super) fn refresh_slow(&mut self, files: &dyn Files, ports: usize, with_gids: bool) {
+    pub(super) fn refresh_slow(&mut self, files: &dyn Files, ports: usize, with_gids: bool, software: bool) {
         if with_gids {
             let gids = gid::read(files, &self.dir);
             self.changed |= gids != self.gids;
@@ -118,6 +122,12 @@ impl PortWatch {
         let bond = netdev::bond_of(files, &netdevs);
         self.changed |= netdevs != self.netdevs || bond != self.bond;
         (self.netdevs, self.bond) = (netdevs, bond);
+        if software {
+            self.netdev_pci = self.netdevs.iter().find_map(|netdev| {
+                let path = files.resolve(&format!("class/net/{netdev}/device")).ok()?;
+                function_of(&path).map(str::to_owned)
+            });
+        }
         for set in [&mut self.counters, &mut self.hw_counters] {
             self.changed |= set.refresh_slow(files);
         }
@@ -194,6 +204,7 @@ impl PortWatch {
             port.lid = port.lid.filter(|lid| *lid != 0);
         }
         port.netdevs = self.netdevs.iter().map(|name| name.clone().into()).collect();
+        port.netdev_pci = self.netdev_pci.clone().map(Into::into);
         port.bond = self.bond.clone().map(Into::into);
         port.lifespan_ms = self.hw_counters.lifespan_ms;
         port.gids.clone_from(&self.gids);

@@ -411,7 +411,7 @@ fn only_what_changed_is_said_again_and_counters_each_time() {
 }
 
 #[test]
-fn a_rename_says_the_new_name_first_and_a_device_that_vanishes_is_removed() {
+fn a_rename_removes_the_old_name_then_says_the_new_one_and_a_device_that_vanishes_is_removed() {
     let (_dir, root) = node(2);
     let mut source = source_at(&root);
     poll(&mut source, 0);
@@ -421,16 +421,44 @@ fn a_rename_says_the_new_name_first_and_a_device_that_vanishes_is_removed() {
     let seen = poll(&mut source, SECOND);
     let devices = of_type(&seen, "device");
     assert_eq!(devices.len(), 2);
-    assert_eq!((&devices[0]["device"], &devices[0]["pci"]), (&json!("renamed"), &json!("0000:00:00.0")));
-    assert_eq!(devices[0]["node_guid"], Value::Null, "a GUID of zeros counts as absent");
+    assert_eq!((&devices[1]["device"], &devices[1]["pci"]), (&json!("renamed"), &json!("0000:00:00.0")));
+    assert_eq!(devices[1]["node_guid"], Value::Null, "a GUID of zeros counts as absent");
     let gone = json!({"type": "device", "device": "nic0", "pci": "0000:00:00.0", "removed": true});
-    assert_eq!(devices[1], &gone);
+    assert_eq!(devices[0], &gone);
     assert_eq!(of_type(&seen, "port").len(), 1);
     std::fs::remove_file(root.join("class/infiniband/nic1")).unwrap();
     std::fs::remove_file(root.join("class/infiniband/renamed")).unwrap();
     let seen = poll(&mut source, 2 * SECOND);
     assert!(seen.len() == 2 && seen.iter().all(|body| body["removed"] == true));
     assert_eq!(source.no_device(), Some(&NoDevice::NoDevice));
+}
+
+#[test]
+fn two_devices_that_swap_their_names_are_removed_before_they_are_said() {
+    let (_dir, root) = node(2);
+    let mut source = source_at(&root);
+    poll(&mut source, 0);
+    for name in ["nic0", "nic1"] {
+        std::fs::remove_file(root.join("class/infiniband").join(name)).unwrap();
+    }
+    std::fs::remove_dir_all(root.join("devices")).unwrap();
+    add_device(&root, "nic1", 0);
+    add_device(&root, "nic0", 1);
+    let seen = poll(&mut source, SECOND);
+    let devices: Vec<_> = of_type(&seen, "device").iter().map(|d| (d["pci"].clone(), d["removed"] == true)).collect();
+    let (first, second) = (json!("0000:00:00.0"), json!("0000:01:00.0"));
+    assert_eq!(devices, [(first.clone(), true), (second.clone(), true), (second, false), (first, false)]);
+}
+
+#[test]
+fn a_nudge_brings_the_next_poll_forward_but_not_below_the_shortest_period() {
+    let (_dir, root) = node(1);
+    let mut source = source_at(&root);
+    poll(&mut source, SECOND);
+    source.nudge(SECOND + 1);
+    assert_eq!(source.due(), SECOND + SHORTEST_PERIOD_NS);
+    source.nudge(SECOND + 5 * SHORTEST_PERIOD_NS);
+    assert_eq!(source.due(), SECOND + SHORTEST_PERIOD_NS);
 }
 
 #[test]
