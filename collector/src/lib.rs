@@ -11,6 +11,7 @@ pub mod clock;
 pub mod engine;
 pub mod feed;
 pub mod finding;
+pub mod import;
 pub mod inventory;
 pub mod live;
 pub mod observation;

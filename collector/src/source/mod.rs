@@ -3,6 +3,10 @@
 //! One file or folder per source; [`Source`] is all the collector knows of them. A new source is one new file and one
 //! line where the collector's sources are listed.
 
+pub mod files;
+pub mod pcie;
+pub mod sysfs;
+
 use std::os::fd::BorrowedFd;
 
 use crate::observation::{Nanos, Observation, Seeing};

@@ -1,0 +1,190 @@
+//! Copied sysfs trees become observations: one poll of the sysfs and PCIe sources per tree, at the tree's time.
+//!
+//! A tree is a directory that holds `class/`, `devices/` or `bus/` as `/sys` does, or one that holds such a directory
+//! under the name `sys`. Several trees of one machine lie side by side with a file `TIMES` that gives the seconds of
+//! each: `t0 0`, `t1 10`. Nothing is known of the machine's host name or kernel.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::observation::Nanos;
+use crate::source::files::RootedFiles;
+use crate::source::pcie::{PcieOptions, PcieSource};
+use crate::source::sysfs::{SysfsOptions, SysfsSource};
+use crate::source::{Emit, Source};
+
+/// Why sysfs trees could not be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The directory cannot be opened.
+    #[error("cannot open the tree {}: {source}", path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A tree's time is no time.
+    #[error("the tree {} has the time {seconds} s: give seconds from 0 on, not earlier than the tree before", path.display())]
+    Time {
+        /// The directory.
+        path: PathBuf,
+        /// The seconds given.
+        seconds: f64,
+    },
+}
+
+/// What a path given to `import` was taken for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Recognised {
+    /// Trees of one machine, each with its time in seconds, the earliest first.
+    Trees(Vec<(PathBuf, f64)>),
+    /// No sysfs tree, and why.
+    Not(String),
+}
+
+/// Looks at what a directory is.
+#[must_use]
+pub fn recognise(path: &Path) -> Recognised {
+    if !path.is_dir() {
+        return Recognised::Not("not a directory".to_owned());
+    }
+    if let Some(tree) = tree_at(path) {
+        return Recognised::Trees(vec![(tree, 0.0)]);
+    }
+    let Ok(times) = std::fs::read_to_string(path.join("TIMES")) else {
+        let samples = path.join("t0").is_dir();
+        let why = if samples { "several trees without a TIMES file" } else { "no class/, devices/ or sys/ in it" };
+        return Recognised::Not(why.to_owned());
+    };
+    let mut trees = Vec::new();
+    for (number, line) in times.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let mut words = line.split_whitespace();
+        let time = words.next().zip(words.next().and_then(|seconds| seconds.parse::<f64>().ok()));
+        let Some((name, seconds)) = time.filter(|(name, _)| !name.contains('/') && *name != "..") else {
+            return Recognised::Not(format!("TIMES, line {}: not a name and seconds", number + 1));
+        };
+        let Some(tree) = tree_at(&path.join(name)) else {
+            return Recognised::Not(format!("TIMES names {name}, which is no sysfs tree"));
+        };
+        trees.push((tree, seconds));
+    }
+    trees.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if trees.is_empty() { Recognised::Not("TIMES names no tree".to_owned()) } else { Recognised::Trees(trees) }
+}
+
+/// The directory that stands for `/sys`: the path itself or its `sys`.
+fn tree_at(path: &Path) -> Option<PathBuf> {
+    let is_tree = |path: &Path| ["class", "devices", "bus"].iter().any(|name| path.join(name).is_dir());
+    [path.to_owned(), path.join("sys")].into_iter().find(|path| is_tree(path))
+}
+
+/// Emits what the sources see in each tree, at its time (seconds from 0 on, ascending). All trees are of one machine: a
+/// device or port is said again only where it changed, and a device that a later tree lacks is said to be removed.
+///
+/// # Errors
+/// A tree that cannot be opened, or a time that is none. What was emitted before stands.
+pub fn import_sysfs_trees(trees: &[(PathBuf, f64)], emit: &mut Emit<'_>) -> Result<(), ImportError> {
+    let mut sources: Option<(SysfsSource, PcieSource)> = None;
+    let mut last = 0;
+    for (path, seconds) in trees {
+        let t = nanos(*seconds).filter(|t| *t >= last);
+        let t = t.ok_or_else(|| ImportError::Time { path: path.clone(), seconds: *seconds })?;
+        last = t;
+        let open = |source| ImportError::Open { path: path.clone(), source };
+        let files = Arc::new(RootedFiles::new(path).map_err(open)?);
+        if let Some((sysfs, pcie)) = &mut sources {
+            sysfs.look_at(files.clone());
+            pcie.look_at(files.clone());
+        }
+        let (sysfs, pcie) = sources.get_or_insert_with(|| {
+            (SysfsSource::new(SysfsOptions::new(files.clone())), PcieSource::new(PcieOptions::new(files)))
+        });
+        sysfs.poll(t, emit);
+        pcie.poll(t, emit);
+    }
+    Ok(())
+}
+
+/// Seconds as nanoseconds; `None` for what is no time from 0 to a century.
+fn nanos(seconds: f64) -> Option<Nanos> {
+    let ns = (seconds * 1e9).round();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range by the test before it")]
+    (0.0..3.2e18).contains(&ns).then_some(ns as Nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_recognised_by_what_it_holds_and_anything_else_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |path: &str| std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        make("plain/class");
+        make("below/sys/devices");
+        make("series/t0/sys/class");
+        make("series/t1/sys/class");
+        make("variants/t0/sys/class");
+        make("empty");
+        std::fs::write(dir.path().join("series/TIMES"), "t1 0.005\nt0 0\n").unwrap();
+        let at = |path: &str| recognise(&dir.path().join(path));
+        let trees = |list: &[(&str, f64)]| {
+            Recognised::Trees(list.iter().map(|(path, time)| (dir.path().join(path), *time)).collect())
+        };
+        assert_eq!(at("plain"), trees(&[("plain", 0.0)]));
+        assert_eq!(at("below"), trees(&[("below/sys", 0.0)]));
+        assert_eq!(at("series"), trees(&[("series/t0/sys", 0.0), ("series/t1/sys", 0.005)]));
+        for path in ["variants", "empty", "nothing", "series/TIMES"] {
+            assert!(matches!(at(path), Recognised::Not(_)), "{path}");
+        }
+        std::fs::write(dir.path().join("series/TIMES"), "t0 soon\n").unwrap();
+        assert!(matches!(at("series"), Recognised::Not(why) if why.contains("line 1")));
+    }
+
+    #[test]
+    fn a_time_that_is_none_or_steps_back_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("class")).unwrap();
+        let tree = |seconds| (dir.path().to_owned(), seconds);
+        let import = |trees: &[(PathBuf, f64)]| import_sysfs_trees(trees, &mut |_| {});
+        assert!(import(&[tree(0.0), tree(0.005)]).is_ok());
+        for trees in [vec![tree(-1.0)], vec![tree(f64::NAN)], vec![tree(5.0), tree(4.0)]] {
+            assert!(matches!(import(&trees), Err(ImportError::Time { .. })));
+        }
+    }
+
+    #[test]
+    fn a_later_tree_says_what_changed_and_what_is_gone() {
+        use crate::observation::Body;
+
+        let dir = tempfile::tempdir().unwrap();
+        for (tree, devices) in [("t0", &["a", "b"][..]), ("t1", &["b"])] {
+            for device in devices {
+                let port = dir.path().join(tree).join("class/infiniband").join(device).join("ports/1");
+                std::fs::create_dir_all(port.join("counters")).unwrap();
+                std::fs::write(port.join("state"), "4: ACTIVE").unwrap();
+                std::fs::write(port.join("counters/port_rcv_data"), tree.trim_start_matches('t')).unwrap();
+            }
+        }
+        let trees = [(dir.path().join("t0"), 0.0), (dir.path().join("t1"), 10.0)];
+        let mut said = Vec::new();
+        import_sysfs_trees(&trees, &mut |observation| {
+            if observation.t == 0 {
+                return;
+            }
+            assert_eq!(observation.t, 10_000_000_000);
+            said.push(match &observation.body {
+                Body::Device(device) => format!("device {} removed {:?}", device.device, device.removed),
+                Body::Counters(set) => {
+                    format!("{} {} {:?}", set.device, set.source.name(), set.values.get("port_rcv_data"))
+                }
+                other => other.type_name().to_owned(),
+            });
+        })
+        .unwrap();
+        // The missing hw_counters of b are said once, with the first tree.
+        assert_eq!(said, ["device a removed Some(true)", "b counters Some(1)"]);
+    }
+}

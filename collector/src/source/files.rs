@@ -1,0 +1,421 @@
+//! Every file the sysfs and PCIe sources touch is listed, opened, read and resolved here.
+//!
+//! [`Files`] is the seam: the product looks through [`RootedFiles`] at a directory that is the `/sys` of this machine or
+//! of another one, a test looks through a reader that answers with the errno it wants (a plain file cannot answer
+//! `EINVAL`). Paths are relative to that directory, for example `class/infiniband/mlx5_0/ports/1/rate`.
+//!
+//! What [`RootedFiles`] promises: no symbolic link leads out of the root, nothing is opened for writing, and nothing is
+//! opened that is not a regular file with a read bit (root may open a mode 0200 attribute, and reading it can have effects).
+
+use std::borrow::Cow;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+
+/// A file that stays open between the polls.
+pub trait OpenFile: Send {
+    /// Reads from the start of the file into `buf`. A sysfs attribute is made anew at each such read.
+    ///
+    /// # Errors
+    /// The errno of `pread`; `ENODEV` when the attribute's device is gone.
+    fn read(&self, buf: &mut [u8]) -> io::Result<usize>;
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its inode: another one under the same name is another object.
+    pub inode: u64,
+    /// It is a directory or a symbolic link, the two forms an object has in sysfs.
+    pub object: bool,
+}
+
+/// A directory tree in the form of `/sys`.
+pub trait Files: Send + Sync {
+    /// The entries of a directory in the order of their numbers (`mlx5_2` before `mlx5_10`), without hidden ones.
+    ///
+    /// # Errors
+    /// The errno of opening or reading the directory.
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>>;
+
+    /// Opens a file to be read again and again.
+    ///
+    /// # Errors
+    /// The errno of opening it; `EACCES` without a read bit, `EISDIR` for a directory.
+    fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>>;
+
+    /// The path with every symbolic link followed inside the root.
+    ///
+    /// # Errors
+    /// `ENOENT` when a part of it does not exist, for example the target of a link.
+    fn resolve(&self, path: &str) -> io::Result<String>;
+
+    /// What a symbolic link says, unfollowed.
+    ///
+    /// # Errors
+    /// `EINVAL` when it is none.
+    fn link(&self, path: &str) -> io::Result<String>;
+
+    /// The text of a small file, without white space around it; bytes that are no UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// The errno of opening or reading it.
+    fn text(&self, path: &str) -> io::Result<String> {
+        let mut buf = [0u8; 4096];
+        let n = self.open(path)?.read(&mut buf)?;
+        Ok(String::from_utf8_lossy(&buf[..n]).trim().to_owned())
+    }
+
+    /// The path leads to something.
+    fn exists(&self, path: &str) -> bool {
+        self.resolve(path).is_ok()
+    }
+}
+
+/// The last part of a path.
+#[must_use]
+pub fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// How an error is named where it stands for a reading: the errno's symbol, as in `man 3 errno`.
+#[must_use]
+pub fn errno_name(error: &io::Error) -> Cow<'static, str> {
+    let Some(errno) = Errno::from_io_error(error) else { return Cow::Owned(error.to_string()) };
+    Cow::Borrowed(match errno {
+        Errno::PERM => "EPERM",
+        Errno::NOENT => "ENOENT",
+        Errno::INTR => "EINTR",
+        Errno::IO => "EIO",
+        Errno::NXIO => "ENXIO",
+        Errno::BADF => "EBADF",
+        Errno::AGAIN => "EAGAIN",
+        Errno::NOMEM => "ENOMEM",
+        Errno::ACCESS => "EACCES",
+        Errno::BUSY => "EBUSY",
+        Errno::NODEV => "ENODEV",
+        Errno::NOTDIR => "ENOTDIR",
+        Errno::ISDIR => "EISDIR",
+        Errno::INVAL => "EINVAL",
+        Errno::NFILE => "ENFILE",
+        Errno::MFILE => "EMFILE",
+        Errno::NOSYS => "ENOSYS",
+        Errno::LOOP => "ELOOP",
+        Errno::NODATA => "ENODATA",
+        Errno::STALE => "ESTALE",
+        Errno::TIMEDOUT => "ETIMEDOUT",
+        Errno::OPNOTSUPP => "EOPNOTSUPP",
+        other => return Cow::Owned(format!("errno {}", other.raw_os_error())),
+    })
+}
+
+/// A directory taken as `/sys`.
+#[derive(Debug)]
+pub struct RootedFiles {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+/// Links followed before a path counts as a loop; the kernel's own limit.
+const MOST_LINKS: u32 = 40;
+
+impl RootedFiles {
+    /// Opens the directory. The soft limit of open files is raised to the hard one: a node with sixteen ports has more
+    /// counters than the usual 1,024.
+    ///
+    /// # Errors
+    /// The errno of opening the directory.
+    pub fn new(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&path, flags, Mode::empty())?;
+        let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
+        if current != maximum {
+            // A refusal leaves the soft limit as it is: files beyond it are then unavailable with EMFILE.
+            let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+        }
+        Ok(Self { root, path })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open_resolved(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let path = if path.is_empty() { "." } else { path };
+        let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        Ok(rustix::fs::openat(&self.root, path, flags, Mode::empty())?)
+    }
+}
+
+/// Puts the parts of a path on the stack of what is still to be walked.
+fn push_parts(pending: &mut Vec<String>, path: &str) {
+    pending.extend(path.split('/').rev().filter(|part| !matches!(*part, "" | ".")).map(str::to_owned));
+}
+
+impl Files for RootedFiles {
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        let fd = self.open_resolved(&self.resolve(path)?, OFlags::DIRECTORY)?;
+        let mut entries = Vec::new();
+        for entry in Dir::new(fd)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name.starts_with('.') {
+                continue;
+            }
+            let object = matches!(entry.file_type(), FileType::Directory | FileType::Symlink | FileType::Unknown);
+            entries.push(Entry { name: name.to_owned(), inode: entry.ino(), object });
+        }
+        entries.sort_by(|a, b| natural(&a.name).cmp(natural(&b.name)));
+        Ok(entries)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>> {
+        let path = self.resolve(path)?;
+        let stat = rustix::fs::statat(&self.root, path.as_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if stat.st_mode & 0o444 == 0 => return Err(Errno::ACCESS.into()),
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(Errno::ISDIR.into()),
+            // A pipe or a device node in a copied tree: opening one can block or act.
+            _ => return Err(Errno::OPNOTSUPP.into()),
+        }
+        Ok(Box::new(Kept(self.open_resolved(&path, OFlags::empty())?)))
+    }
+
+    fn resolve(&self, path: &str) -> io::Result<String> {
+        let mut pending = Vec::new();
+        push_parts(&mut pending, path);
+        let mut walked = String::new();
+        let mut links = 0;
+        while let Some(part) = pending.pop() {
+            if part == ".." {
+                // Above the root is the root, as in a chroot.
+                walked.truncate(walked.rfind('/').unwrap_or(0));
+                continue;
+            }
+            let before = walked.len();
+            if !walked.is_empty() {
+                walked.push('/');
+            }
+            walked.push_str(&part);
+            match rustix::fs::readlinkat(&self.root, walked.as_str(), Vec::new()) {
+                Ok(target) => {
+                    links += 1;
+                    let target = target.to_str().map_err(|_| Errno::INVAL)?;
+                    if links > MOST_LINKS {
+                        return Err(Errno::LOOP.into());
+                    }
+                    walked.truncate(before);
+                    if target.starts_with('/') {
+                        walked.clear();
+                    }
+                    // An absolute link of the observed machine starts at its own /sys, which is the root here.
+                    push_parts(&mut pending, target.strip_prefix("/sys/").unwrap_or(target));
+                }
+                Err(Errno::INVAL) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(walked)
+    }
+
+    fn link(&self, path: &str) -> io::Result<String> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.resolve(parent)?;
+        let full = if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") };
+        let target = rustix::fs::readlinkat(&self.root, full.as_str(), Vec::new())?;
+        Ok(target.to_string_lossy().into_owned())
+    }
+}
+
+/// A name cut into what sorts: texts as texts, numbers as numbers.
+fn natural(name: &str) -> impl Iterator<Item = (&str, u64)> {
+    let mut rest = name;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let text_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (text, tail) = rest.split_at(text_end);
+        let digits_end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+        let (digits, after) = tail.split_at(digits_end);
+        rest = after;
+        Some((text, digits.parse().unwrap_or(0)))
+    })
+}
+
+struct Kept(OwnedFd);
+
+impl OpenFile for Kept {
+    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::pread(self.0.as_fd(), buf, 0)?)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod faults {
+    //! A reader that answers with the errno a test wants, and notes what was opened.
+
+    use std::collections::HashMap;
+    use std::sync::{Arc, Mutex};
+
+    use super::{Entry, Files, OpenFile, io};
+
+    /// A tree in which some files answer with an errno.
+    pub(crate) struct FaultyFiles<F> {
+        inner: F,
+        faults: Mutex<HashMap<String, (bool, i32)>>,
+        opened: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl<F: Files> FaultyFiles<F> {
+        pub(crate) fn new(inner: F) -> Self {
+            Self { inner, faults: Mutex::default(), opened: Arc::default() }
+        }
+
+        /// The path with all links but a last one followed; the file itself need not exist.
+        fn key(&self, path: &str) -> io::Result<String> {
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+            Ok(format!("{}/{name}", self.inner.resolve(parent)?))
+        }
+
+        /// From here on opening (`at_open`) or reading the file fails.
+        pub(crate) fn fail(&self, path: &str, at_open: bool, errno: i32) {
+            let path = self.key(path).expect("a fault is put into a directory that exists");
+            self.faults.lock().expect("no test panics in the lock").insert(path, (at_open, errno));
+        }
+
+        /// Takes every fault away.
+        pub(crate) fn heal(&self) {
+            self.faults.lock().expect("no test panics in the lock").clear();
+        }
+
+        /// The faults of a case's `FAULTS.tsv`.
+        pub(crate) fn fail_as_in(&self, tsv: &str) {
+            for line in tsv.lines().filter(|line| !line.starts_with('#')) {
+                let mut fields = line.split('\t');
+                let (Some(path), Some(op), Some(errno)) = (fields.next(), fields.next(), fields.next()) else {
+                    continue;
+                };
+                let errno = match errno {
+                    "EINVAL" => 22,
+                    "EACCES" => 13,
+                    other => panic!("errno {other} is not known here"),
+                };
+                self.fail(path, op == "open", errno);
+            }
+        }
+
+        /// Resolved paths of all files opened so far.
+        pub(crate) fn opened(&self) -> Vec<String> {
+            self.opened.lock().expect("no test panics in the lock").clone()
+        }
+    }
+
+    struct Failing(i32);
+
+    impl OpenFile for Failing {
+        fn read(&self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(self.0))
+        }
+    }
+
+    impl<F: Files> Files for FaultyFiles<F> {
+        fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+            self.inner.list(path)
+        }
+
+        fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>> {
+            let key = self.key(path)?;
+            let fault = self.faults.lock().expect("no test panics in the lock").get(&key).copied();
+            match fault {
+                Some((true, errno)) => Err(io::Error::from_raw_os_error(errno)),
+                Some((false, errno)) => Ok(Box::new(Failing(errno))),
+                None => {
+                    let file = self.inner.open(path)?;
+                    self.opened.lock().expect("no test panics in the lock").push(key);
+                    Ok(file)
+                }
+            }
+        }
+
+        fn resolve(&self, path: &str) -> io::Result<String> {
+            self.inner.resolve(path)
+        }
+
+        fn link(&self, path: &str) -> io::Result<String> {
+            self.inner.link(path)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, RootedFiles) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("sys/devices/d")).unwrap();
+        std::fs::create_dir_all(dir.path().join("sys/class/x")).unwrap();
+        std::fs::write(dir.path().join("secret"), "outside").unwrap();
+        std::fs::write(dir.path().join("sys/devices/d/value"), " 7\n").unwrap();
+        let files = RootedFiles::new(dir.path().join("sys")).unwrap();
+        (dir, files)
+    }
+
+    #[test]
+    fn a_relative_and_an_absolute_link_lead_to_the_same_file_inside_the_root() {
+        let (dir, files) = tree();
+        symlink("../../devices/d", dir.path().join("sys/class/x/relative")).unwrap();
+        symlink("/sys/devices/d", dir.path().join("sys/class/x/absolute")).unwrap();
+        for name in ["relative", "absolute"] {
+            assert_eq!(files.text(&format!("class/x/{name}/value")).unwrap(), "7");
+            assert_eq!(files.resolve(&format!("class/x/{name}")).unwrap(), "devices/d");
+        }
+    }
+
+    #[test]
+    fn no_link_leads_out_of_the_root() {
+        let (dir, files) = tree();
+        let outside = dir.path().join("secret");
+        symlink(&outside, dir.path().join("sys/class/x/absolute")).unwrap();
+        symlink("../../../secret", dir.path().join("sys/class/x/relative")).unwrap();
+        symlink("loop", dir.path().join("sys/class/x/loop")).unwrap();
+        for name in ["absolute", "relative"] {
+            let error = files.text(&format!("class/x/{name}")).unwrap_err();
+            assert_eq!(errno_name(&error), "ENOENT");
+        }
+        assert_eq!(errno_name(&files.text("class/x/loop").unwrap_err()), "ELOOP");
+    }
+
+    #[test]
+    fn a_file_without_a_read_bit_and_a_directory_are_not_opened() {
+        let (dir, files) = tree();
+        let path = dir.path().join("sys/devices/d/create_child");
+        std::fs::write(&path, "x").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o200)).unwrap();
+        assert_eq!(errno_name(&files.text("devices/d/create_child").unwrap_err()), "EACCES");
+        assert_eq!(errno_name(&files.text("devices/d").unwrap_err()), "EISDIR");
+    }
+
+    #[test]
+    fn entries_are_listed_by_their_numbers_and_hidden_ones_left_out() {
+        let (dir, files) = tree();
+        for name in ["mlx5_10", "mlx5_2", ".keep"] {
+            std::fs::create_dir(dir.path().join("sys/class/x").join(name)).unwrap();
+        }
+        let names: Vec<_> = files.list("class/x").unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["mlx5_2", "mlx5_10"]);
+    }
+}

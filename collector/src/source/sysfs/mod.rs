@@ -1,0 +1,393 @@
+//! The sysfs source: devices, ports and counters below `class/infiniband`.
+//!
+//! ```text
+//! mod.rs       the source: finds devices, polls them, says what is missing
+//!   device.rs    what a device is            absent.rs   why there is none
+//!   port.rs      state, rate, network devices    rate.rs, state.rs, gid.rs, netdev.rs: its texts and tables
+//!   counters.rs  one directory of counters       number.rs: what a counter file holds
+//!   fold.rs      what is unavailable, in few lines
+//! ```
+//!
+//! Order of observations in one poll: devices that vanished, then devices that appeared or changed, then of each device
+//! its ports (when changed) and its counters (each time), then the bonds. So a rename is `removed` of the old name with its
+//! PCI address and GUID, followed by the new name's `device` with the same ones. A name that went to another device is
+//! first removed, too: two devices that swapped their names are two removals, then two devices.
+
+mod absent;
+mod counters;
+pub(crate) mod device;
+mod fold;
+mod gid;
+mod netdev;
+mod number;
+mod port;
+pub mod rate;
+mod state;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::sync::Arc;
+
+pub use absent::{NoDevice, why_no_device};
+
+use self::counters::CounterSet;
+use self::fold::Gap;
+use self::port::PortWatch;
+use super::files::Files;
+use super::{Availability, Emit, Missing, Source};
+use crate::observation::{Body, Bond, CounterSource, Device, Nanos, Observation, Seeing};
+
+/// Answers a question about a device's name.
+pub type DeviceQuestion = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The shortest period between two polls, ns. Below it firmware is asked more often than its own caches turn over.
+pub const SHORTEST_PERIOD_NS: Nanos = 100_000_000;
+
+/// Between two looks at what seldom changes: names, network devices, files that could not be opened, ns.
+const SLOW_PERIOD_NS: Nanos = 10_000_000_000;
+
+/// Between two readings of the GID tables, which can have hundreds of entries, ns.
+const GID_PERIOD_NS: Nanos = 60_000_000_000;
+
+/// How the source is started.
+pub struct SysfsOptions {
+    /// Where it looks.
+    pub files: Arc<dyn Files>,
+    /// The devices wanted. Of any other device no file is opened.
+    pub wanted: DeviceQuestion,
+    /// Devices whose statistics another source reads: their `hw_counters` are left alone.
+    pub skip_hw_counters: DeviceQuestion,
+    /// Between two polls, ns; at least [`SHORTEST_PERIOD_NS`].
+    pub period_ns: Nanos,
+}
+
+impl SysfsOptions {
+    /// All devices, all counters, once a second.
+    #[must_use]
+    pub fn new(files: Arc<dyn Files>) -> Self {
+        Self { files, wanted: Arc::new(|_| true), skip_hw_counters: Arc::new(|_| false), period_ns: 1_000_000_000 }
+    }
+}
+
+/// One device under watch.
+struct DeviceWatch {
+    name: String,
+    inode: u64,
+    seen: Device<'static>,
+    /// `seen` was emitted.
+    said: bool,
+    ports: Vec<PortWatch>,
+    /// `hw_counters` of the whole device, where the driver has them.
+    own_counters: Option<CounterSet>,
+    slow_due: Nanos,
+    gids_due: Nanos,
+    /// A file said that the device is gone and everything was opened anew; not again before the next slow look.
+    reopened: bool,
+}
+
+/// Reads `class/infiniband`.
+pub struct SysfsSource {
+    options: SysfsOptions,
+    due: Nanos,
+    last_poll: Nanos,
+    devices: Vec<DeviceWatch>,
+    bonds: Vec<Bond<'static>>,
+    no_device: Option<NoDevice>,
+    absent_due: Nanos,
+    polled: bool,
+}
+
+impl SysfsSource {
+    /// A source that has not looked at anything yet; it is due at once.
+    #[must_use]
+    pub fn new(options: SysfsOptions) -> Self {
+        Self {
+            options,
+            due: 0,
+            last_poll: 0,
+            devices: Vec::new(),
+            bonds: Vec::new(),
+            no_device: None,
+            absent_due: 0,
+            polled: false,
+        }
+    }
+
+    /// Goes on in another tree of the same machine, taken later: what did not change is not said again.
+    pub fn look_at(&mut self, files: Arc<dyn Files>) {
+        self.options.files = files;
+        for device in &mut self.devices {
+            device.inode = 0;
+        }
+    }
+
+    /// Why there is no device, as the last poll found it; `None` when there is one.
+    #[must_use]
+    pub fn no_device(&self) -> Option<&NoDevice> {
+        self.no_device.as_ref()
+    }
+
+    /// Compares the directory with the devices known, and says what appeared, changed and vanished.
+    fn scan(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+        let files = &*self.options.files;
+        let mut entries = files.list("class/infiniband").unwrap_or_default();
+        entries.retain(|entry| entry.object);
+        if !entries.is_empty() {
+            self.no_device = None;
+        } else if self.no_device.is_none() || now >= self.absent_due {
+            // Seldom: it looks at every PCI function.
+            self.no_device = why_no_device(files);
+            self.absent_due = now + SLOW_PERIOD_NS;
+        }
+        entries.retain(|entry| (self.options.wanted)(&entry.name));
+        let mut known = std::mem::take(&mut self.devices);
+        let mut gone = Vec::new();
+        for entry in entries {
+            let mut device = match known.iter().position(|device| device.name == entry.name) {
+                Some(at) if known[at].inode == entry.inode => known.remove(at),
+                Some(at) => {
+                    let before = known.remove(at);
+                    let mut device = DeviceWatch::open(files, entry.name, entry.inode);
+                    if device.is_same(&before) {
+                        device.inherit(before);
+                    } else {
+                        gone.push(before);
+                    }
+                    device
+                }
+                None => DeviceWatch::open(files, entry.name, entry.inode),
+            };
+            device.refresh_slow(files, now);
+            self.devices.push(device);
+        }
+        for device in gone.into_iter().chain(known) {
+            let Device { device, pci, node_guid, .. } = device.seen;
+            let gone = Device { device, pci, node_guid, removed: Some(true), ..Device::default() };
+            emit(&Observation { t: now, body: Body::Device(gone) });
+        }
+        for device in &mut self.devices {
+            if !std::mem::replace(&mut device.said, true) {
+                emit(&Observation { t: now, body: Body::Device(device.seen.clone()) });
+            }
+        }
+    }
+
+    fn poll_bonds(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+        let mut names: Vec<&String> =
+            self.devices.iter().flat_map(|d| &d.ports).filter_map(|p| p.bond.as_ref()).collect();
+        names.sort();
+        names.dedup();
+        let bonds: Vec<Bond<'static>> =
+            names.into_iter().filter_map(|name| netdev::read_bond(&*self.options.files, name)).collect();
+        for bond in &bonds {
+            if !self.bonds.contains(bond) {
+                emit(&Observation { t: now, body: Body::Bond(bond.clone()) });
+            }
+        }
+        self.bonds = bonds;
+    }
+
+    fn gaps(&self) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        for device in &self.devices {
+            let mut gap = |port, what: String, reason: String| {
+                gaps.push(Gap { device: device.name.clone(), port, what, reason });
+            };
+            if let Some(reason) = &device.seen.unreadable {
+                gap(None, String::new(), reason.to_string());
+            }
+            let skipped = (self.options.skip_hw_counters)(&device.name);
+            for set in device.sets().filter(|set| !(skipped && set.source == CounterSource::HwCounters)) {
+                for (what, reason) in set.unavailable() {
+                    gap(set.port, what, reason.into_owned());
+                }
+            }
+        }
+        gaps
+    }
+}
+
+impl DeviceWatch {
+    fn open(files: &dyn Files, name: String, inode: u64) -> Self {
+        let seen = device::read(files, &name);
+        let mut watch = Self {
+            name,
+            inode,
+            seen,
+            said: false,
+            ports: Vec::new(),
+            own_counters: None,
+            slow_due: 0,
+            gids_due: 0,
+            reopened: false,
+        };
+        watch.open_ports(files);
+        watch
+    }
+
+    /// The same adapter as before under this name: neither PCI address nor GUID contradicts.
+    fn is_same(&self, before: &Self) -> bool {
+        let agree = |a: &Option<_>, b: &Option<_>| a.is_none() || b.is_none() || a == b;
+        agree(&self.seen.pci, &before.seen.pci) && agree(&self.seen.node_guid, &before.seen.node_guid)
+    }
+
+    /// Takes over from the watch before it under the same name what was said, and when the caches were read.
+    fn inherit(&mut self, before: Self) {
+        self.said = before.said && before.seen == self.seen;
+        self.inherit_ports(before.ports);
+        if let (Some(own), Some(before)) = (&mut self.own_counters, &before.own_counters) {
+            own.inherit(before);
+        }
+    }
+
+    fn inherit_ports(&mut self, before: Vec<PortWatch>) {
+        for before in before {
+            if let Some(port) = self.ports.iter_mut().find(|port| port.number == before.number) {
+                port.inherit(before);
+            }
+        }
+    }
+
+    fn open_ports(&mut self, files: &dyn Files) {
+        let ports = port_numbers(files, &self.name).map(|n| PortWatch::open(files, &self.name, n)).collect();
+        let before = std::mem::replace(&mut self.ports, ports);
+        self.inherit_ports(before);
+        let dir = format!("class/infiniband/{}", self.name);
+        let own = CounterSet::open(files, &dir, None, CounterSource::HwCounters);
+        self.own_counters = (!own.is_missing()).then_some(own);
+        self.gids_due = 0;
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &CounterSet> {
+        self.ports.iter().flat_map(|port| [&port.counters, &port.hw_counters]).chain(&self.own_counters)
+    }
+
+    /// The slow look, when it is due.
+    fn refresh_slow(&mut self, files: &dyn Files, now: Nanos) {
+        if now < self.slow_due {
+            return;
+        }
+        if self.slow_due > 0 {
+            let seen = device::read(files, &self.name);
+            self.said &= seen == self.seen;
+            self.seen = seen;
+            if !port_numbers(files, &self.name).eq(self.ports.iter().map(|port| port.number)) {
+                self.open_ports(files);
+            }
+        }
+        self.slow_due = now + SLOW_PERIOD_NS;
+        self.reopened = false;
+        let with_gids = now >= self.gids_due;
+        if with_gids {
+            self.gids_due = now + GID_PERIOD_NS;
+        }
+        let ports = self.ports.len();
+        let software = self.seen.pci.is_none();
+        for port in &mut self.ports {
+            port.refresh_slow(files, ports, with_gids, software);
+        }
+        if let Some(own) = &mut self.own_counters {
+            own.refresh_slow(files);
+        }
+    }
+
+    /// Reads every file of the tick; `false` when one says that the device is gone.
+    fn read(&mut self, now: Nanos, hw_counters: bool) -> bool {
+        let mut present = true;
+        for port in &mut self.ports {
+            present &= port.refresh() & port.counters.read(now);
+            if hw_counters {
+                present &= port.hw_counters.read(now);
+            }
+        }
+        if let (true, Some(own)) = (hw_counters, &mut self.own_counters) {
+            present &= own.read(now);
+        }
+        present
+    }
+
+    fn poll(&mut self, files: &dyn Files, now: Nanos, hw_counters: bool, emit: &mut Emit<'_>) {
+        let present = self.read(now, hw_counters);
+        if !present && !self.reopened {
+            // The driver made the device anew between the look at the directory and this reading.
+            self.open_ports(files);
+            self.slow_due = 0;
+            self.refresh_slow(files, now);
+            self.reopened = true;
+            self.read(now, hw_counters);
+        }
+        for port in &mut self.ports {
+            if let Some(body) = port.take_changed(&self.name) {
+                emit(&Observation { t: now, body: Body::Port(body.clone()) });
+            }
+            for set in [&mut port.counters, &mut port.hw_counters] {
+                if let Some(body) = set.take_observation(&self.name) {
+                    emit(&Observation { t: now, body: Body::Counters(body) });
+                }
+            }
+        }
+        if let Some(body) = self.own_counters.as_mut().and_then(|own| own.take_observation(&self.name)) {
+            emit(&Observation { t: now, body: Body::Counters(body) });
+        }
+    }
+}
+
+/// The network devices of a device's first port, whatever function they hang below.
+pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
+    let dir = format!("class/infiniband/{device}");
+    let gids = gid::read(files, &format!("{dir}/ports/1"));
+    netdev::of_port(files, &dir, 1, 1, &gids)
+}
+
+/// The numbers of a device's ports.
+fn port_numbers(files: &dyn Files, device: &str) -> impl Iterator<Item = u32> {
+    let entries = files.list(&format!("class/infiniband/{device}/ports")).unwrap_or_default();
+    entries.into_iter().filter_map(|entry| entry.name.parse().ok())
+}
+
+impl Source for SysfsSource {
+    fn name(&self) -> &'static str {
+        "sysfs"
+    }
+
+    fn availability(&self) -> Availability {
+        let ports: usize = self.devices.iter().map(|device| device.ports.len()).sum();
+        let counters: usize = self.devices.iter().flat_map(DeviceWatch::sets).map(CounterSet::known).sum();
+        let mut missing = fold::fold(self.gaps());
+        if let Some(why) = &self.no_device {
+            missing.push(Missing { what: "RDMA devices".to_owned(), reason: why.to_string(), fix: None });
+        } else if self.polled && self.devices.is_empty() {
+            let reason = "every device is excluded".to_owned();
+            missing.push(Missing { what: "RDMA devices".to_owned(), reason, fix: None });
+        }
+        let readable = self.devices.iter().any(|device| device.seen.unreadable.is_none());
+        let state = match (readable, missing.is_empty()) {
+            (false, _) => Seeing::Off,
+            (true, true) => Seeing::Ok,
+            (true, false) => Seeing::Partial,
+        };
+        let sees = format!("{} devices, {ports} ports, {counters} counters", self.devices.len());
+        Availability { name: "sysfs", state, sees, missing }
+    }
+
+    fn due(&self) -> Nanos {
+        self.due
+    }
+
+    fn nudge(&mut self, now: Nanos) {
+        self.due = self.due.min(now.max(self.last_poll + SHORTEST_PERIOD_NS));
+    }
+
+    fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+        self.scan(now, emit);
+        for device in &mut self.devices {
+            let hw_counters = !(self.options.skip_hw_counters)(&device.name);
+            device.poll(&*self.options.files, now, hw_counters, emit);
+        }
+        self.poll_bonds(now, emit);
+        self.polled = true;
+        self.last_poll = now;
+        let period = self.options.period_ns.max(SHORTEST_PERIOD_NS);
+        self.due = if self.due + period > now { self.due + period } else { now + period };
+    }
+}

@@ -1,0 +1,78 @@
+//! Network devices of a port, and the bond they belong to.
+
+use crate::observation::{Bond, Gid, Slave};
+use crate::source::files::{Files, base_name};
+
+/// The network devices of one port of the device at `device_dir` (`class/infiniband/X`), which has `ports` ports.
+///
+/// The devices below the same function belong to the port by `dev_port`, or by `dev_id` in older drivers, both counted
+/// from 0. Where neither tells the ports apart, the GID table does. A software device has no function: its `parent`
+/// attribute or its GID table names the network device.
+pub(super) fn of_port(files: &dyn Files, device_dir: &str, port: u32, ports: usize, gids: &[Gid<'_>]) -> Vec<String> {
+    let net = format!("{device_dir}/device/net");
+    let all: Vec<String> = files.list(&net).unwrap_or_default().into_iter().map(|entry| entry.name).collect();
+    let own: Vec<String> = all.into_iter().filter(|name| !is_representor(files, &format!("{net}/{name}"))).collect();
+    let by_gid = || {
+        let mut names: Vec<String> = Vec::new();
+        for netdev in gids.iter().filter_map(|gid| gid.netdev.as_deref()) {
+            if !names.iter().any(|name| name == netdev) {
+                names.push(netdev.to_owned());
+            }
+        }
+        names
+    };
+    if own.is_empty() {
+        return match files.text(&format!("{device_dir}/parent")) {
+            Ok(parent) if files.exists(&format!("class/net/{parent}")) && !parent.is_empty() => vec![parent],
+            _ => by_gid(),
+        };
+    }
+    if ports <= 1 {
+        return own;
+    }
+    let number = |name: &str, file: &str| {
+        let text = files.text(&format!("{net}/{name}/{file}")).ok()?;
+        match text.strip_prefix("0x") {
+            Some(hex) => u32::from_str_radix(hex, 16).ok(),
+            None => text.parse::<u32>().ok(),
+        }
+    };
+    for file in ["dev_port", "dev_id"] {
+        let numbers: Vec<Option<u32>> = own.iter().map(|name| number(name, file)).collect();
+        if numbers.iter().any(|n| n.is_some_and(|n| n > 0)) {
+            let here = |n: &Option<u32>| n.is_some_and(|n| n.checked_add(1) == Some(port));
+            return own.into_iter().zip(numbers).filter(|(_, n)| here(n)).map(|(name, _)| name).collect();
+        }
+    }
+    by_gid().into_iter().filter(|name| own.contains(name)).collect()
+}
+
+/// A representor stands for the port of a virtual function or subfunction (`pf0vf3`, `c1pf0sf88`), not for this one.
+fn is_representor(files: &dyn Files, netdev: &str) -> bool {
+    let Ok(name) = files.text(&format!("{netdev}/phys_port_name")) else { return false };
+    name.contains("pf") && (name.contains("vf") || name.contains("sf"))
+}
+
+/// The bond that enslaves one of the network devices.
+pub(super) fn bond_of(files: &dyn Files, netdevs: &[String]) -> Option<String> {
+    netdevs.iter().find_map(|netdev| {
+        let master = files.resolve(&format!("class/net/{netdev}/master")).ok()?;
+        files.exists(&format!("{master}/bonding")).then(|| base_name(&master).to_owned())
+    })
+}
+
+/// The bond's state now; `None` when it is gone.
+pub(super) fn read_bond(files: &dyn Files, bond: &str) -> Option<Bond<'static>> {
+    let text = |file: &str| files.text(&format!("class/net/{bond}/bonding/{file}")).ok();
+    // The kernel writes the mode's name and number: `active-backup 1`.
+    let mode = text("mode")?.split_whitespace().next().unwrap_or_default().to_owned();
+    let slaves = text("slaves").unwrap_or_default();
+    let slaves = slaves.split_whitespace().map(|netdev| Slave {
+        netdev: netdev.to_owned().into(),
+        // `carrier` of an interface that is set down answers EINVAL: it is not up.
+        up: files.text(&format!("class/net/{netdev}/carrier")).is_ok_and(|carrier| carrier == "1"),
+    });
+    let slaves = slaves.collect();
+    let active = text("active_slave").filter(|active| !active.is_empty()).map(Into::into);
+    Some(Bond { bond: bond.to_owned().into(), mode: mode.into(), active, slaves })
+}

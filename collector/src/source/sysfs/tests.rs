@@ -1,0 +1,548 @@
+//! The source on whole trees: the cases of tests/cases, and trees with one odd file.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::source::files::RootedFiles;
+use crate::source::files::faults::FaultyFiles;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Unpacks one case of tests/cases.
+pub(in crate::source) fn case(number: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/fixtures.tar.gz");
+    let tar = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(dir.path()).arg(number).status().unwrap();
+    assert!(tar.success());
+    dir
+}
+
+/// Observations as JSON, with their type.
+pub(in crate::source) fn poll(source: &mut dyn Source, now: Nanos) -> Vec<Value> {
+    let mut seen = Vec::new();
+    source.poll(now, &mut |observation| {
+        let mut body = match &observation.body {
+            Body::Device(body) => serde_json::to_value(body).unwrap(),
+            Body::Port(body) => serde_json::to_value(body).unwrap(),
+            Body::Counters(body) => serde_json::to_value(body).unwrap(),
+            Body::Bond(body) => serde_json::to_value(body).unwrap(),
+            Body::Pcie(body) => serde_json::to_value(body).unwrap(),
+            other => panic!("{} is none of this source's", other.type_name()),
+        };
+        assert_eq!(observation.t, now);
+        body["type"] = observation.body.type_name().into();
+        seen.push(body);
+    });
+    seen
+}
+
+fn source_at(root: impl Into<PathBuf>) -> SysfsSource {
+    SysfsSource::new(SysfsOptions::new(Arc::new(RootedFiles::new(root).unwrap())))
+}
+
+/// The case with the faults of its FAULTS.tsv.
+fn faulty(dir: &Path) -> Arc<FaultyFiles<RootedFiles>> {
+    let files = FaultyFiles::new(RootedFiles::new(dir.join("sys")).unwrap());
+    files.fail_as_in(&std::fs::read_to_string(dir.join("FAULTS.tsv")).unwrap());
+    Arc::new(files)
+}
+
+fn of_type<'v>(seen: &'v [Value], kind: &str) -> Vec<&'v Value> {
+    seen.iter().filter(|body| body["type"] == kind).collect()
+}
+
+fn device<'v>(seen: &'v [Value], name: &str) -> &'v Value {
+    of_type(seen, "device").into_iter().find(|body| body["device"] == name).expect("the device is observed")
+}
+
+fn port<'v>(seen: &'v [Value], name: &str, number: u32) -> &'v Value {
+    let found = of_type(seen, "port").into_iter().find(|body| body["device"] == name && body["port"] == number);
+    found.expect("the port is observed")
+}
+
+fn counters<'v>(seen: &'v [Value], name: &str, number: u32, source: &str) -> &'v Value {
+    let of = |body: &&Value| body["device"] == name && body["port"] == number && body["source"] == source;
+    of_type(seen, "counters").into_iter().find(of).expect("the counters are observed")
+}
+
+fn count(object: &Value) -> usize {
+    object.as_object().map_or(0, serde_json::Map::len)
+}
+
+#[test]
+fn case_01_text_instead_of_numbers_is_unavailable_and_hides_nothing_else() {
+    let dir = case("01");
+    let mut source = source_at(dir.path().join("01/sys"));
+    let seen = poll(&mut source, 0);
+    assert_eq!(of_type(&seen, "device").len(), 3);
+    for (name, files) in [("i40iw0", 17), ("mlx4_0", 21)] {
+        let set = counters(&seen, name, 1, "counters");
+        assert_eq!((count(&set["values"]), count(&set["unavailable"])), (0, files), "{name}");
+        assert!(set["unavailable"].as_object().unwrap().values().all(|reason| reason == "N/A (no PMA)"));
+        assert_eq!(port(&seen, name, 1)["state"], "ACTIVE");
+    }
+    let set = counters(&seen, "mlx5_0", 1, "counters");
+    assert_eq!((&set["values"]["port_rcv_data"], &set["values"]["port_xmit_data"]), (&json!(1000), &json!(2000)));
+    // One note per device at most, and what is never readable is not said each second.
+    let missing = source.availability().missing;
+    assert_eq!(missing.iter().filter(|m| m.reason == "N/A (no PMA)").count(), 1);
+    let again = poll(&mut source, SECOND);
+    assert!(again.iter().all(|body| body["device"] == "mlx5_0" && body["type"] == "counters"), "{again:?}");
+}
+
+#[test]
+fn case_02_the_64_bit_reading_is_taken_once_and_a_contradiction_is_noted() {
+    let dir = case("02");
+    let seen = poll(&mut source_at(dir.path().join("02/sys")), 0);
+    for number in [1, 2] {
+        let values = &counters(&seen, "mlx4_0", number, "counters")["values"];
+        assert_eq!(values["port_rcv_data"], 4_631_917);
+        assert_eq!(values["port_xmit_data"], 3_733_440);
+        assert_eq!(values["unicast_rcv_packets"], 61148);
+        assert!(values.as_object().unwrap().keys().all(|name| !name.ends_with("_64")));
+    }
+    let values = &counters(&seen, "mlx4_0", 1, "counters")["values"];
+    assert_eq!(values["port_rcv_packets"], 6_825_908_347_u64);
+    assert_eq!(values["port_xmit_wait"], u32::MAX);
+    let notes = |number| serde_json::to_string(&port(&seen, "mlx4_0", number)["notes"]).unwrap();
+    assert!(notes(2).contains("port_rcv_data: counters says 0, counters_ext says 4631917"));
+    assert!(!notes(1).contains("port_rcv_data") && notes(1).contains("port_rcv_packets"));
+}
+
+#[test]
+fn case_03_an_inconsistent_physical_state_is_its_number_and_absent_files_are_absent() {
+    let dir = case("03");
+    let seen = poll(&mut source_at(dir.path().join("03/sys")), 0);
+    let odd = port(&seen, "mlx5_0", 1);
+    assert_eq!((&odd["phys_state"], &odd["rate_gbps"], &odd["lanes"]), (&json!("4"), &json!(25.0), &json!(1)));
+    let notes = odd["notes"].to_string();
+    assert!(notes.contains("PortConfigurationTraining") && notes.contains("1 lane of 4"));
+    assert_eq!(device(&seen, "mlx5_0")["node_guid"], "0000:0000:0000:0001");
+    assert_eq!(device(&seen, "hfi1_0")["driver"], "hfi1");
+    assert_eq!(counters(&seen, "hfi1_0", 1, "counters")["values"]["port_rcv_data"], 345_091_702_026_u64);
+    assert_eq!(counters(&seen, "mlx4_0", 2, "counters")["values"]["port_xmit_data"], 26_540_356_890_u64);
+    let hw = &counters(&seen, "mlx5_0", 1, "hw_counters")["values"];
+    assert_eq!((&hw["req_cqe_error"], &hw["np_cnp_sent"]), (&json!(3481), &Value::Null));
+}
+
+#[test]
+fn case_05_einval_on_one_port_leaves_the_others_and_is_one_line() {
+    let dir = case("05");
+    let mut source = SysfsSource::new(SysfsOptions::new(faulty(&dir.path().join("05"))));
+    let seen = poll(&mut source, 0);
+    for name in ["mlx5_12", "mlx5_13", "mlx5_14", "mlx5_15"] {
+        let set = counters(&seen, name, 1, "counters");
+        assert_eq!((count(&set["values"]), count(&set["unavailable"])), (0, 21), "{name}");
+        assert_eq!(set["unavailable"]["VL15_dropped"], "EINVAL");
+        assert_eq!(port(&seen, name, 1)["state"], "ACTIVE");
+    }
+    assert_eq!(counters(&seen, "mlx5_0", 1, "counters")["values"]["port_rcv_data"], 500);
+    let availability = source.availability();
+    let lines: Vec<_> = availability.missing.iter().map(|m| format!("{}: {}", m.what, m.reason)).collect();
+    assert_eq!(lines, ["mlx5_12..15/1 counters: EINVAL"]);
+    assert_eq!(availability.state, Seeing::Partial);
+    assert!(availability.sees.starts_with("5 devices, 5 ports, "), "{}", availability.sees);
+}
+
+#[test]
+fn case_07_a_driver_without_counters_directory_keeps_its_hw_counters() {
+    let dir = case("07");
+    let seen = poll(&mut source_at(dir.path().join("07/sys")), 0);
+    assert_eq!(of_type(&seen, "device").len(), 5);
+    assert_eq!(counters(&seen, "irdma0", 1, "counters")["unavailable"], json!({"*": "ENOENT"}));
+    assert_eq!(counters(&seen, "irdma0", 1, "hw_counters")["values"]["cnpSent"], 340);
+    assert_eq!(device(&seen, "irdma1")["pci"], "0000:1a:00.3");
+    assert_eq!(counters(&seen, "mlx5_0", 1, "counters")["values"]["port_rcv_data"], 10);
+    let down = port(&seen, "irdma0", 1);
+    assert_eq!((&down["state"], &down["phys_state"]), (&json!("DOWN"), &json!("Disabled")));
+    assert!(down["notes"].to_string().contains("not a negotiated speed"));
+}
+
+#[test]
+fn case_10_driver_and_netdev_come_from_links_not_from_names() {
+    let dir = case("10");
+    let seen = poll(&mut source_at(dir.path().join("10/sys")), 0);
+    assert_eq!(of_type(&seen, "device").len(), 10);
+    assert_eq!(device(&seen, "mana_0")["driver"], "mana");
+    assert_eq!(port(&seen, "roceP2p1s0f0", 1)["netdevs"], json!(["enP2p1s0f0np0"]));
+    assert_eq!(port(&seen, "ibp152s0f0", 1)["netdevs"], json!(["ibs22f0"]));
+    let down = port(&seen, "rocep1s0f1", 1);
+    assert_eq!(
+        (&down["state"], &down["phys_state"], &down["rate_gbps"]),
+        (&json!("DOWN"), &json!("Disabled"), &json!(40.0))
+    );
+    assert_eq!(port(&seen, "ibP16p3s0", 1)["rate_gbps"], 800.0);
+}
+
+#[test]
+fn case_12_dangling_class_links_are_named_with_reason_and_remedy() {
+    let dir = case("12");
+    let mut source = source_at(dir.path().join("12/sys"));
+    let seen = poll(&mut source, 0);
+    assert_eq!(seen.len(), 10, "ten devices and nothing else");
+    assert!(seen.iter().all(|body| body["type"] == "device" && body["unreadable"] == device::DANGLING));
+    assert_eq!(device(&seen, "mlx5_9")["pci"], "0000:19:00.0");
+    let availability = source.availability();
+    assert_eq!((availability.state, availability.sees.as_str()), (Seeing::Off, "10 devices, 0 ports, 0 counters"));
+    assert_eq!(availability.missing.len(), 1);
+    assert_eq!(availability.missing[0].what, "mlx5_0..9");
+    assert_eq!(availability.missing[0].fix.as_deref(), Some(device::DANGLING_FIX));
+    assert_eq!(source.no_device(), None);
+}
+
+#[test]
+fn case_17_hw_counters_are_not_read_from_the_drivers_cache() {
+    let dir = case("17");
+    let trees = |n| Arc::new(RootedFiles::new(dir.path().join(format!("17/t{n}/sys"))).unwrap());
+    let mut source = SysfsSource::new(SysfsOptions::new(trees(0)));
+    let seen = poll(&mut source, 0);
+    assert_eq!(port(&seen, "mlx5_0", 1)["lifespan_ms"], 10);
+    assert_eq!(counters(&seen, "mlx5_0", 1, "hw_counters")["values"]["lifespan"], Value::Null);
+    source.look_at(trees(1));
+    let hw = |seen: &[Value]| of_type(seen, "counters").iter().any(|body| body["source"] == "hw_counters");
+    assert!(!hw(&poll(&mut source, 5_000_000)), "5 ms later the cache is fresh");
+    assert!(!hw(&poll(&mut source, 20_000_000 - 1)));
+    assert!(hw(&poll(&mut source, 20_000_000)));
+}
+
+#[test]
+fn case_18_an_unreadable_counter_costs_itself_and_write_only_files_are_not_opened() {
+    let dir = case("18");
+    let files = faulty(&dir.path().join("18"));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    let seen = poll(&mut source, 0);
+    let set = counters(&seen, "mlx5_0", 1, "counters");
+    assert_eq!(set["values"]["port_rcv_data"], 25);
+    assert_eq!(set["unavailable"], json!({"port_xmit_wait": "EACCES"}));
+    assert!(files.opened().iter().all(|path| !path.contains("_child")));
+    assert_eq!(source.availability().missing[0].what, "mlx5_0/1 port_xmit_wait");
+}
+
+#[test]
+fn case_19_the_three_reasons_for_no_device_are_told_apart() {
+    let dir = case("19");
+    for (tree, message) in [
+        ("t0", "no RDMA subsystem (class/infiniband missing)"),
+        ("t1", "RDMA subsystem loaded, 0 devices"),
+        ("t2", "4 RDMA-capable PCI functions but no RDMA device: mlx5_ib not loaded?"),
+    ] {
+        let mut source = source_at(dir.path().join("19").join(tree).join("sys"));
+        assert!(poll(&mut source, 0).is_empty());
+        assert_eq!(source.no_device().unwrap().to_string(), message);
+        let availability = source.availability();
+        assert_eq!((availability.state, availability.missing.len()), (Seeing::Off, 1));
+        assert_eq!(availability.missing[0].reason, message);
+    }
+}
+
+#[test]
+fn case_21_empty_gid_slots_are_skipped_without_a_note() {
+    let dir = case("21");
+    let mut source = SysfsSource::new(SysfsOptions::new(faulty(&dir.path().join("21"))));
+    let seen = poll(&mut source, 0);
+    let port = port(&seen, "mlx5_0", 1);
+    let used: Vec<_> = port["gids"].as_array().unwrap().iter().map(|gid| gid["index"].as_u64().unwrap()).collect();
+    assert_eq!(used, [4, 5, 6, 7]);
+    let last =
+        json!({"index": 7, "gid": "0000:0000:0000:0000:0000:ffff:c000:020c", "kind": "RoCE v2", "netdev": "net1"});
+    assert_eq!(port["gids"][3], last);
+    assert_eq!(port["notes"], Value::Null);
+    assert!(source.availability().missing.iter().all(|m| !m.what.contains("gid")));
+}
+
+#[test]
+fn case_51_a_management_sub_device_shows_its_function_and_that_it_has_no_counters() {
+    let dir = case("51");
+    let seen = poll(&mut source_at(dir.path().join("51/sys")), 0);
+    assert_eq!(device(&seen, "smi1")["pci"], device(&seen, "ibp8s0f1")["pci"]);
+    for number in 1..=4 {
+        assert_eq!(port(&seen, "smi1", number)["state"], "INIT");
+        for set in ["counters", "hw_counters"] {
+            assert_eq!(counters(&seen, "smi1", number, set)["unavailable"], json!({"*": "ENOENT"}));
+        }
+    }
+}
+
+#[test]
+fn case_52_a_device_of_another_link_layer_is_read_like_any_other() {
+    let dir = case("52");
+    let seen = poll(&mut source_at(dir.path().join("52/sys")), 0);
+    assert_eq!(port(&seen, "efa_0", 1)["link_layer"], "Unspecified");
+    let values = &counters(&seen, "efa_0", 1, "hw_counters")["values"];
+    assert_eq!(
+        (&values["tx_bytes"], &values["submitted_cmds"], &values["lifespan"]),
+        (&json!(2), &json!(108), &Value::Null)
+    );
+}
+
+#[test]
+fn case_55_virtual_functions_name_their_physical_function() {
+    let dir = case("55");
+    let root = dir.path().join("55/sys");
+    let seen = poll(&mut source_at(&root), 0);
+    assert_eq!(device(&seen, "mlx5_4")["vf"], false);
+    for name in ["mlx5_10", "mlx5_14"] {
+        assert_eq!(
+            (&device(&seen, name)["vf"], &device(&seen, name)["physfn"]),
+            (&json!(true), &json!("0000:4b:00.0"))
+        );
+    }
+    // A container that shows the VF alone.
+    std::fs::remove_dir_all(root.join("devices/pci0000:4b/0000:4b:00.0")).unwrap();
+    let seen = poll(&mut source_at(&root), 0);
+    assert_eq!((&device(&seen, "mlx5_10")["vf"], &device(&seen, "mlx5_10")["physfn"]), (&json!(true), &Value::Null));
+}
+
+/// A node of `n` devices with one port each, four counters and two hw counters.
+fn node(n: usize) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_owned();
+    std::fs::create_dir_all(root.join("class/infiniband")).unwrap();
+    for i in 0..n {
+        add_device(&root, &format!("nic{i}"), i);
+    }
+    (dir, root)
+}
+
+fn port_dir(root: &Path, name: &str) -> PathBuf {
+    root.join("class/infiniband").join(name).join("ports/1")
+}
+
+fn add_device(root: &Path, name: &str, i: usize) {
+    let function = root.join(format!("devices/pci0000:00/0000:{i:02x}:00.0"));
+    let device = function.join("infiniband").join(name);
+    let port = device.join("ports/1");
+    for set in ["counters", "hw_counters"] {
+        std::fs::create_dir_all(port.join(set)).unwrap();
+    }
+    let write = |path: &Path, text: &str| std::fs::write(path, text).unwrap();
+    write(&device.join("node_guid"), &format!("0000:0000:0000:00{i:02x}\n"));
+    std::os::unix::fs::symlink("../..", device.join("device")).unwrap();
+    for (file, text) in [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", "100 Gb/sec (4X EDR)")] {
+        write(&port.join(file), text);
+    }
+    write(&port.join("link_layer"), "Ethernet\n");
+    for (file, value) in [("port_rcv_data", 10), ("port_xmit_data", 20), ("link_downed", 0), ("symbol_error", 0)] {
+        write(&port.join("counters").join(file), &format!("{}\n", value + i));
+    }
+    for (file, value) in [("out_of_sequence", 5), ("np_cnp_sent", 6)] {
+        write(&port.join("hw_counters").join(file), &format!("{}\n", value + i));
+    }
+    let target = format!("../../devices/pci0000:00/0000:{i:02x}:00.0/infiniband/{name}");
+    std::os::unix::fs::symlink(target, root.join("class/infiniband").join(name)).unwrap();
+}
+
+#[test]
+fn one_odd_file_never_costs_more_than_itself() {
+    let (_clean, root) = node(5);
+    let clean = poll(&mut source_at(&root), 0);
+    let (_odd, root) = node(5);
+    std::fs::write(port_dir(&root, "nic0").join("counters/link_downed"), "").unwrap();
+    std::fs::write(port_dir(&root, "nic1").join("hw_counters/np_cnp_sent"), "?!\u{0}\n").unwrap();
+    std::fs::remove_file(port_dir(&root, "nic2").join("counters/symbol_error")).unwrap();
+    std::fs::create_dir(port_dir(&root, "nic2").join("counters/symbol_error")).unwrap();
+    std::fs::remove_file(port_dir(&root, "nic3").join("rate")).unwrap();
+    std::fs::remove_file(port_dir(&root, "nic4").join("link_layer")).unwrap();
+    let mut expected = clean.clone();
+    let mut lose = |name: &str, set: &str, counter: &str, reason: &str| {
+        let of = |b: &&mut Value| b["type"] == "counters" && b["device"] == name && b["source"] == set;
+        let body = expected.iter_mut().find(of).unwrap();
+        body["values"].as_object_mut().unwrap().remove(counter).unwrap();
+        body["unavailable"] = json!({ counter: reason });
+    };
+    lose("nic0", "counters", "link_downed", "empty file");
+    lose("nic1", "hw_counters", "np_cnp_sent", "not a number: ?!");
+    lose("nic2", "counters", "symbol_error", "EISDIR");
+    for (name, field, unknown, note) in
+        [("nic3", "rate_gbps", None, "rate: ENOENT"), ("nic4", "link_layer", Some("Unspecified"), "link_layer: ENOENT")]
+    {
+        let of = |b: &&mut Value| b["type"] == "port" && b["device"] == name;
+        let body = expected.iter_mut().find(of).unwrap().as_object_mut().unwrap();
+        body.remove(field);
+        body.extend(unknown.map(|unknown| (field.to_owned(), json!(unknown))));
+        if field == "rate_gbps" {
+            body.remove("lanes");
+        }
+        body.insert("notes".to_owned(), json!([note]));
+    }
+    assert_eq!(poll(&mut source_at(&root), 0), expected);
+}
+
+#[test]
+fn every_errno_costs_its_counter_alone_and_passes_with_its_cause() {
+    for (errno, name) in [(22, "EINVAL"), (13, "EACCES"), (95, "EOPNOTSUPP"), (5, "EIO"), (19, "ENODEV"), (2, "ENOENT")]
+    {
+        for at_open in [false, true] {
+            let (_dir, root) = node(1);
+            let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+            files.fail("class/infiniband/nic0/ports/1/counters/link_downed", at_open, errno);
+            let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+            let seen = poll(&mut source, 0);
+            let set = counters(&seen, "nic0", 1, "counters");
+            assert_eq!((count(&set["values"]), &set["unavailable"]), (3, &json!({"link_downed": name})), "{name}");
+            files.heal();
+            let seen = poll(&mut source, 10 * SECOND);
+            // A handle that failed to read stays open: the kernel's next answer counts, the injected one never changes.
+            if at_open {
+                assert_eq!(count(&counters(&seen, "nic0", 1, "counters")["values"]), 4, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_changed_is_said_again_and_counters_each_time() {
+    let (_dir, root) = node(2);
+    let mut source = source_at(&root);
+    poll(&mut source, 0);
+    assert_eq!(source.due(), SECOND);
+    let seen = poll(&mut source, SECOND);
+    assert!(seen.iter().all(|body| body["type"] == "counters") && seen.len() == 4);
+    std::fs::write(port_dir(&root, "nic1").join("state"), "1: DOWN\n").unwrap();
+    std::fs::write(port_dir(&root, "nic1").join("counters/port_rcv_data"), "77\n").unwrap();
+    let seen = poll(&mut source, 2 * SECOND);
+    assert_eq!(of_type(&seen, "port").len(), 1);
+    assert_eq!(port(&seen, "nic1", 1)["state"], "DOWN");
+    assert_eq!(counters(&seen, "nic1", 1, "counters")["values"]["port_rcv_data"], 77);
+    assert!(poll(&mut source, 20 * SECOND).iter().all(|body| body["type"] == "counters"), "nor at the slow look");
+}
+
+#[test]
+fn a_rename_removes_the_old_name_then_says_the_new_one_and_a_device_that_vanishes_is_removed() {
+    let (_dir, root) = node(2);
+    let mut source = source_at(&root);
+    poll(&mut source, 0);
+    std::fs::remove_file(root.join("class/infiniband/nic0")).unwrap();
+    std::fs::remove_dir_all(root.join("devices/pci0000:00/0000:00:00.0")).unwrap();
+    add_device(&root, "renamed", 0);
+    let seen = poll(&mut source, SECOND);
+    let devices = of_type(&seen, "device");
+    assert_eq!(devices.len(), 2);
+    assert_eq!((&devices[1]["device"], &devices[1]["pci"]), (&json!("renamed"), &json!("0000:00:00.0")));
+    assert_eq!(devices[1]["node_guid"], Value::Null, "a GUID of zeros counts as absent");
+    let gone = json!({"type": "device", "device": "nic0", "pci": "0000:00:00.0", "removed": true});
+    assert_eq!(devices[0], &gone);
+    assert_eq!(of_type(&seen, "port").len(), 1);
+    std::fs::remove_file(root.join("class/infiniband/nic1")).unwrap();
+    std::fs::remove_file(root.join("class/infiniband/renamed")).unwrap();
+    let seen = poll(&mut source, 2 * SECOND);
+    assert!(seen.len() == 2 && seen.iter().all(|body| body["removed"] == true));
+    assert_eq!(source.no_device(), Some(&NoDevice::NoDevice));
+}
+
+#[test]
+fn two_devices_that_swap_their_names_are_removed_before_they_are_said() {
+    let (_dir, root) = node(2);
+    let mut source = source_at(&root);
+    poll(&mut source, 0);
+    for name in ["nic0", "nic1"] {
+        std::fs::remove_file(root.join("class/infiniband").join(name)).unwrap();
+    }
+    std::fs::remove_dir_all(root.join("devices")).unwrap();
+    add_device(&root, "nic1", 0);
+    add_device(&root, "nic0", 1);
+    let seen = poll(&mut source, SECOND);
+    let devices: Vec<_> = of_type(&seen, "device").iter().map(|d| (d["pci"].clone(), d["removed"] == true)).collect();
+    let (first, second) = (json!("0000:00:00.0"), json!("0000:01:00.0"));
+    assert_eq!(devices, [(first.clone(), true), (second.clone(), true), (second, false), (first, false)]);
+}
+
+#[test]
+fn a_nudge_brings_the_next_poll_forward_but_not_below_the_shortest_period() {
+    let (_dir, root) = node(1);
+    let mut source = source_at(&root);
+    poll(&mut source, SECOND);
+    source.nudge(SECOND + 1);
+    assert_eq!(source.due(), SECOND + SHORTEST_PERIOD_NS);
+    source.nudge(SECOND + 5 * SHORTEST_PERIOD_NS);
+    assert_eq!(source.due(), SECOND + SHORTEST_PERIOD_NS);
+}
+
+#[test]
+fn a_device_made_anew_under_its_name_is_opened_anew() {
+    let (_dir, root) = node(1);
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    poll(&mut source, 0);
+    let before = files.opened().len();
+    poll(&mut source, SECOND);
+    assert_eq!(files.opened().len(), before, "a tick opens nothing");
+    // The old files stay open and would go on to answer; the link is another one.
+    std::fs::remove_file(root.join("class/infiniband/nic0")).unwrap();
+    std::fs::rename(root.join("devices/pci0000:00/0000:00:00.0"), root.join("devices/old")).unwrap();
+    add_device(&root, "nic0", 0);
+    std::fs::write(port_dir(&root, "nic0").join("counters/port_rcv_data"), "3\n").unwrap();
+    let seen = poll(&mut source, 10 * SECOND);
+    assert_eq!(counters(&seen, "nic0", 1, "counters")["values"]["port_rcv_data"], 3);
+    assert!(of_type(&seen, "device").is_empty() && of_type(&seen, "port").is_empty(), "nothing else changed");
+}
+
+#[test]
+fn files_of_a_device_that_is_gone_are_opened_anew_at_once() {
+    let (_dir, root) = node(1);
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    files.fail("class/infiniband/nic0/ports/1/counters/link_downed", false, 19);
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    poll(&mut source, 0);
+    files.heal();
+    // The second opening within ten seconds is left out: a device that stays broken is not opened at each tick.
+    assert_eq!(count(&counters(&poll(&mut source, SECOND), "nic0", 1, "counters")["values"]), 3);
+    assert_eq!(count(&counters(&poll(&mut source, 10 * SECOND), "nic0", 1, "counters")["values"]), 4);
+}
+
+#[test]
+fn of_an_excluded_device_nothing_is_opened_and_hw_counters_can_be_left_to_others() {
+    let (_dir, root) = node(3);
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let options = SysfsOptions {
+        wanted: Arc::new(|name| name != "nic1"),
+        skip_hw_counters: Arc::new(|name| name == "nic2"),
+        ..SysfsOptions::new(files.clone())
+    };
+    let mut source = SysfsSource::new(options);
+    let seen = poll(&mut source, 0);
+    assert!(files.opened().iter().all(|path| !path.contains("nic1") && !path.contains("0000:01:00.0")));
+    assert_eq!(of_type(&seen, "device").len(), 2);
+    let hw: Vec<_> = of_type(&seen, "counters").into_iter().filter(|body| body["source"] == "hw_counters").collect();
+    assert_eq!((hw.len(), &hw[0]["device"]), (1, &json!("nic0")));
+    assert_eq!(source.availability().state, Seeing::Ok);
+}
+
+#[test]
+fn netdevs_of_two_ports_are_told_apart_by_dev_port_and_their_bond_is_found() {
+    let (_dir, root) = node(1);
+    let device = root.join("devices/pci0000:00/0000:00:00.0");
+    std::fs::create_dir_all(device.join("infiniband/nic0/ports/2")).unwrap();
+    std::fs::create_dir_all(root.join("devices/virtual/net/bond0/bonding")).unwrap();
+    std::fs::create_dir_all(root.join("class/net")).unwrap();
+    let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, root.join(at)).unwrap();
+    link("../../devices/virtual/net/bond0", "class/net/bond0");
+    for (name, dev_port) in [("eth0", "0"), ("eth1", "1"), ("eth2", "0")] {
+        std::fs::create_dir_all(device.join("net").join(name)).unwrap();
+        std::fs::write(device.join("net").join(name).join("dev_port"), dev_port).unwrap();
+        link(&format!("../../devices/pci0000:00/0000:00:00.0/net/{name}"), &format!("class/net/{name}"));
+    }
+    std::fs::write(device.join("net/eth2/phys_port_name"), "pf0vf3").unwrap();
+    std::fs::write(device.join("net/eth1/carrier"), "1\n").unwrap();
+    link("../../../../virtual/net/bond0", "devices/pci0000:00/0000:00:00.0/net/eth1/master");
+    let bonding = root.join("devices/virtual/net/bond0/bonding");
+    for (file, text) in [("mode", "active-backup 1\n"), ("active_slave", "eth1\n"), ("slaves", "eth0 eth1\n")] {
+        std::fs::write(bonding.join(file), text).unwrap();
+    }
+    let mut source = source_at(&root);
+    let seen = poll(&mut source, 0);
+    assert_eq!((&port(&seen, "nic0", 1)["netdevs"], &port(&seen, "nic0", 1)["bond"]), (&json!(["eth0"]), &Value::Null));
+    assert_eq!(
+        (&port(&seen, "nic0", 2)["netdevs"], &port(&seen, "nic0", 2)["bond"]),
+        (&json!(["eth1"]), &json!("bond0"))
+    );
+    let slaves = json!([{"netdev": "eth0", "up": false}, {"netdev": "eth1", "up": true}]);
+    let bond = json!({"type": "bond", "bond": "bond0", "mode": "active-backup", "active": "eth1", "slaves": slaves});
+    assert_eq!(of_type(&seen, "bond"), [&bond]);
+    assert!(of_type(&poll(&mut source, SECOND), "bond").is_empty());
+    std::fs::write(bonding.join("active_slave"), "eth0\n").unwrap();
+    assert_eq!(of_type(&poll(&mut source, 2 * SECOND), "bond")[0]["active"], "eth0");
+}
