@@ -8,6 +8,7 @@
 //! does no I/O and draws no random number. A recording replayed gives the findings of the live run, byte for byte.
 
 pub mod clock;
+pub mod command;
 pub mod engine;
 pub mod feed;
 pub mod finding;

@@ -22,7 +22,7 @@ pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable};
 pub use restate::restate;
 pub use sets::CounterSet;
 
-use crate::finding::Finding;
+use crate::finding::{Finding, SubjectKey};
 use crate::observation::recording::Header;
 use crate::observation::{Nanos, QpState, Seeing};
 use crate::timeline::Events;
@@ -235,6 +235,22 @@ impl World {
         self.present()
             .find(|(other, d)| *other != id && d.pci.as_ref() == Some(wanted) && self.role(*other) == Some(Role::Pf))
             .map(|(other, _)| other)
+    }
+
+    /// Raised findings about a port, its device, or a function of its PCIe path.
+    pub fn findings_about<'w>(&'w self, id: DeviceId, port: &'w PortRecord) -> impl Iterator<Item = &'w Arc<Finding>> {
+        let function = self.function_of(port);
+        let path = function.and_then(|function| self.pcie.get(function)).map(|record| &record.path[..]);
+        self.findings.iter().filter(move |finding| match &finding.key {
+            SubjectKey::Port(device, number) => *device == id && *number == port.key.port,
+            SubjectKey::Device(device) => *device == id,
+            SubjectKey::Pci(pci) => function == Some(pci) || path.is_some_and(|path| path.contains(pci)),
+            SubjectKey::Qp(qp) => self
+                .qps
+                .get(*qp)
+                .is_some_and(|qp| qp.device == id && qp.port.is_none_or(|number| u32::from(number) == port.key.port)),
+            SubjectKey::Node => false,
+        })
     }
 
     /// Wall-clock time of a monotonic time, ns since 1970, where the header ties the two.

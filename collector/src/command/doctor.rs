@@ -1,0 +1,166 @@
+//! `doctor`: what can be seen here and why not the rest.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::observation::Seeing;
+use crate::source::{Availability, ProbeReport};
+
+/// `doctor --json`; stable.
+#[derive(Debug, Serialize)]
+pub struct DoctorReport {
+    /// Each source: what it sees and what it misses.
+    pub sources: Vec<Availability>,
+    /// Each probe.
+    pub probes: Vec<ProbeReport>,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// What this program can never see, on any node.
+    pub blind_spots: Vec<&'static str>,
+}
+
+/// The kernel and this process's place on it.
+#[derive(Debug, Serialize)]
+pub struct Kernel {
+    /// `uname -r`.
+    pub release: String,
+    /// `uname -m`.
+    pub machine: String,
+    /// BTF of the running kernel.
+    pub btf: bool,
+    /// BTF of the loaded `ib_core` module.
+    pub ib_core_btf: bool,
+    /// Lockdown mode; null when it cannot be read.
+    pub lockdown: Option<String>,
+    /// tracefs can be read.
+    pub tracefs: bool,
+    /// Effective user is root.
+    pub root: bool,
+    /// Effective capabilities that matter here, by name.
+    pub capabilities: Vec<&'static str>,
+}
+
+/// Capabilities that matter here: bit (linux/capability.h) and name.
+const CAPABILITIES: &[(u32, &str)] =
+    &[(12, "CAP_NET_ADMIN"), (19, "CAP_SYS_PTRACE"), (21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+
+/// Paths that no host-side observer without the vendor's tools sees.
+const BLIND_SPOTS: &[&str] = &[
+    "QPs created through DEVX (mlx5dv_devx_obj_create): not in the kernel's list, their state changes pass by the probes",
+    "posts that ring the doorbell without libibverbs operations: mlx5dv direct WQEs, UCX rc_mlx5/dc_mlx5, DPDK",
+    "posts from the GPU (GPUDirect Async, IBGDA)",
+    "QPs of virtual machines that own a virtual function",
+];
+
+/// Looks at the kernel. Never fails: what cannot be read is false, null or empty.
+#[must_use]
+pub fn kernel() -> Kernel {
+    let uname = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    Kernel {
+        release: text(uname.release()),
+        machine: text(uname.machine()),
+        btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+        ib_core_btf: Path::new("/sys/kernel/btf/ib_core").exists(),
+        lockdown: std::fs::read_to_string("/sys/kernel/security/lockdown").ok().and_then(|modes| selected(&modes)),
+        tracefs: ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
+            .iter()
+            .any(|path| std::fs::read_dir(path).is_ok()),
+        root: rustix::process::geteuid().is_root(),
+        capabilities: std::fs::read_to_string("/proc/self/status").map(|s| capabilities(&s)).unwrap_or_default(),
+    }
+}
+
+/// The mode in brackets of `none [integrity] confidentiality`.
+fn selected(modes: &str) -> Option<String> {
+    Some(modes.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+fn capabilities(status: &str) -> Vec<&'static str> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    CAPABILITIES.iter().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, name)| *name).collect()
+}
+
+impl DoctorReport {
+    /// The report on what sources and probes say.
+    #[must_use]
+    pub fn new(sources: Vec<Availability>, probes: Vec<ProbeReport>) -> Self {
+        Self { sources, probes, kernel: kernel(), blind_spots: BLIND_SPOTS.to_vec() }
+    }
+
+    /// A source sees something, so the program is of use here.
+    #[must_use]
+    pub fn sees_anything(&self) -> bool {
+        self.sources.iter().any(|source| source.state != Seeing::Off)
+    }
+
+    /// The report as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let yes = |yes: bool| if yes { "yes" } else { "no" };
+        let kernel = &self.kernel;
+        let mut text = format!(
+            "kernel {} {}: BTF {}, ib_core BTF {}, tracefs {}, lockdown {}, root {}, capabilities {}\n",
+            kernel.release,
+            kernel.machine,
+            yes(kernel.btf),
+            yes(kernel.ib_core_btf),
+            yes(kernel.tracefs),
+            kernel.lockdown.as_deref().unwrap_or("–"),
+            yes(kernel.root),
+            if kernel.capabilities.is_empty() {
+                "none that matter here".to_owned()
+            } else {
+                kernel.capabilities.join(" ")
+            }
+        );
+        for source in &self.sources {
+            let word = match source.state {
+                Seeing::Ok => "ok     ",
+                Seeing::Partial => "partial",
+                Seeing::Off => "off    ",
+            };
+            text.push_str(&format!("{word} {}: {}\n", source.name, source.sees));
+            for missing in &source.missing {
+                text.push_str(&format!("          not seen: {}: {}\n", missing.what, missing.reason));
+                if let Some(fix) = &missing.fix {
+                    text.push_str(&format!("          to do:    {fix}\n"));
+                }
+            }
+        }
+        for probe in &self.probes {
+            let word = match (probe.wanted, probe.attached) {
+                (_, true) => "attached",
+                (true, false) => "MISSING ",
+                (false, false) => "not used",
+            };
+            let at = probe.at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
+            let reason = probe.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            text.push_str(&format!("probe {word} {}{at}{reason}\n", probe.name));
+        }
+        text.push_str("never seen from here:\n");
+        for blind in &self.blind_spots {
+            text.push_str(&format!("  - {blind}\n"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lockdown_mode_is_the_one_in_brackets() {
+        assert_eq!(selected("none [integrity] confidentiality\n").as_deref(), Some("integrity"));
+        assert_eq!(selected("garbage"), None);
+    }
+
+    #[test]
+    fn capabilities_are_read_from_the_effective_mask() {
+        assert_eq!(capabilities("CapEff:\t0000008000200000\n"), ["CAP_SYS_ADMIN", "CAP_BPF"]);
+        assert_eq!(capabilities(""), Vec::<&str>::new());
+    }
+}

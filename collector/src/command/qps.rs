@@ -1,0 +1,212 @@
+//! `qps`: every QP with its owner, state and traffic.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::table::{Align, Table, or_dash};
+use crate::inventory::{QpRecord, World};
+use crate::observation::{Histogram, QpState, Seeing};
+use crate::timeline::counter_table::Meaning;
+
+/// `qps --json`; stable.
+#[derive(Debug, Serialize)]
+pub struct QpsReport {
+    /// One entry per QP, by device and number.
+    pub qps: Vec<Qp>,
+    /// How much of the node's QPs and bytes is seen.
+    pub coverage: Coverage,
+}
+
+/// One QP.
+#[derive(Debug, Serialize)]
+pub struct Qp {
+    /// Device name.
+    pub device: Arc<str>,
+    /// QP number.
+    pub qpn: u32,
+    /// Port.
+    pub port: Option<u32>,
+    /// Type.
+    #[serde(rename = "type")]
+    pub qp_type: Option<Arc<str>>,
+    /// State.
+    pub state: Option<&'static str>,
+    /// Owner; null for the kernel's own.
+    pub pid: Option<u32>,
+    /// Its comm, or the kernel module.
+    pub comm: Option<Arc<str>>,
+    /// Its container.
+    pub container: Option<Arc<str>>,
+    /// Peer's number.
+    pub remote_qpn: Option<u32>,
+    /// Peer's GID.
+    pub remote_gid: Option<Arc<str>>,
+    /// Posts seen; null when the QP is not traced.
+    pub posts: Option<u64>,
+    /// Bytes of their work requests.
+    pub bytes: Option<u64>,
+    /// Rate over the last sweep.
+    pub rate_gbps: Option<f64>,
+    /// Upper bound of the median message size class.
+    pub msg_p50_bytes: Option<u64>,
+    /// Upper bound of the median latency class.
+    pub latency_p50_ns: Option<u64>,
+    /// Upper bound of the 99th percentile's latency class.
+    pub latency_p99_ns: Option<u64>,
+    /// Error completions; null when completions are not traced.
+    pub errors: Option<u64>,
+    /// The numbers are of a part of the time only.
+    pub sampled: bool,
+    /// Since when it is known, seconds since the first observation.
+    pub since_t: f64,
+}
+
+/// How much of the node's QPs and bytes is seen.
+#[derive(Debug, Clone, Serialize)]
+pub struct Coverage {
+    /// QPs whose posts are traced.
+    pub qps_seen: usize,
+    /// QPs in the kernel's list; null when there is no list.
+    pub qps_kernel: Option<usize>,
+    /// Traced bytes / RDMA bytes sent over the last minute; null when a port has no byte counter.
+    pub bytes_ratio: Option<f64>,
+    /// What is not seen, and why.
+    pub blind: Vec<String>,
+}
+
+/// Coverage of a world.
+#[must_use]
+pub fn coverage(world: &World) -> Coverage {
+    let listing = world.sources.get("nldev").is_some_and(|source| source.state != Seeing::Off);
+    let mut blind = Vec::new();
+    for (name, source) in &world.sources {
+        if let (Seeing::Off | Seeing::Partial, Some(reason)) = (source.state, &source.reason) {
+            blind.push(format!("{name}: {reason}"));
+        }
+    }
+    if let Some(probes) = &world.probes {
+        for (name, reason) in &probes.failed {
+            blind.push(format!("probe {name}: {reason}"));
+        }
+    }
+    if world.qps.details_dropped > 0 {
+        blind.push(format!("{} QPs lost their history to make room", world.qps.details_dropped));
+    }
+    for (source, n) in &world.lost {
+        blind.push(format!("{n} observations of {source} lost"));
+    }
+    Coverage {
+        qps_seen: world.qps.iter().filter(|qp| qp.stats_t.is_some()).count(),
+        qps_kernel: listing.then(|| world.qps.iter().filter(|qp| qp.listed).count()),
+        bytes_ratio: bytes_ratio(world),
+        blind,
+    }
+}
+
+/// Traced bytes / RDMA bytes sent over the last minute, over the ports that carry traced QPs.
+fn bytes_ratio(world: &World) -> Option<f64> {
+    let (mut traced, mut sent) = (0.0, 0.0);
+    for (_, port) in world.present_ports().filter(|(_, port)| !port.traced.is_empty()) {
+        let bytes = port.rates.get(&Meaning::TxBytes)?;
+        for (traced_rate, sent_rate) in port.traced.newest_first().zip(bytes.newest_first()).take(60) {
+            if let (Some(t), Some(s)) = (traced_rate, sent_rate) {
+                traced += t;
+                sent += s;
+            }
+        }
+    }
+    (sent > 0.0).then(|| traced / sent)
+}
+
+/// Builds the report.
+#[must_use]
+pub fn report(world: &World) -> QpsReport {
+    let mut qps: Vec<Qp> = world.qps.iter().map(|qp| one(world, qp)).collect();
+    qps.sort_by(|a, b| (&a.device, a.qpn).cmp(&(&b.device, b.qpn)));
+    QpsReport { qps, coverage: coverage(world) }
+}
+
+fn one(world: &World, qp: &QpRecord) -> Qp {
+    let detail = qp.detail.as_deref();
+    let traced = qp.stats_t.is_some();
+    let quantile = |histogram: Option<&Histogram>, q| histogram.and_then(|h| h.quantile_bound(q));
+    let latency = detail.and_then(|detail| detail.latency_log2_ns.as_ref());
+    Qp {
+        device: world.device(qp.device).name.clone(),
+        qpn: qp.qpn,
+        port: qp.port.map(u32::from),
+        qp_type: qp.qp_type.clone(),
+        state: Some(qp.state).filter(|state| *state != QpState::Unknown).map(QpState::name),
+        pid: qp.pid,
+        comm: qp.comm.clone(),
+        container: qp.container.clone(),
+        remote_qpn: qp.remote_qpn,
+        remote_gid: qp.remote_gid.clone(),
+        posts: traced.then_some(qp.posts),
+        bytes: traced.then_some(qp.bytes),
+        rate_gbps: world.qps.rate_now(qp).map(|bytes| bytes * 8.0 / 1e9),
+        msg_p50_bytes: quantile(detail.and_then(|detail| detail.size_log2.as_ref()), 0.5),
+        latency_p50_ns: quantile(latency, 0.5),
+        latency_p99_ns: quantile(latency, 0.99),
+        errors: qp.errors,
+        sampled: detail.is_some_and(|detail| detail.sampled_ns.is_some()),
+        since_t: qp.since.saturating_sub(world.started) as f64 / 1e9,
+    }
+}
+
+impl QpsReport {
+    /// The report as an aligned table, coverage below.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut table = Table::new(&[
+            ("DEVICE", Align::Left),
+            ("QPN", Align::Right),
+            ("PORT", Align::Right),
+            ("TYPE", Align::Left),
+            ("STATE", Align::Left),
+            ("PID", Align::Right),
+            ("COMM", Align::Left),
+            ("PEER QPN", Align::Right),
+            ("POSTS", Align::Right),
+            ("BYTES", Align::Right),
+            ("Gb/s", Align::Right),
+            ("ERRORS", Align::Right),
+        ]);
+        for qp in &self.qps {
+            table.row(vec![
+                qp.device.to_string(),
+                qp.qpn.to_string(),
+                or_dash(qp.port),
+                or_dash(qp.qp_type.as_deref()),
+                or_dash(qp.state),
+                or_dash(qp.pid),
+                or_dash(qp.comm.as_deref()),
+                or_dash(qp.remote_qpn),
+                or_dash(qp.posts),
+                or_dash(qp.bytes),
+                or_dash(qp.rate_gbps.map(|gbps| format!("{gbps:.3}"))),
+                or_dash(qp.errors),
+            ]);
+        }
+        let mut text = if table.is_empty() { "no QP\n".to_owned() } else { table.to_string() };
+        text.push_str(&format!("{}\n", self.coverage.line()));
+        for blind in &self.coverage.blind {
+            text.push_str(&format!("not seen: {blind}\n"));
+        }
+        text
+    }
+}
+
+impl Coverage {
+    /// Coverage in one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!(
+            "seen: {} of bytes, {}/{} QPs",
+            or_dash(self.bytes_ratio.map(|ratio| format!("{:.0}%", ratio * 100.0))),
+            self.qps_seen,
+            or_dash(self.qps_kernel)
+        )
+    }
+}
