@@ -15,6 +15,7 @@ pub mod finding;
 pub mod import;
 pub mod inventory;
 pub mod live;
+pub mod node;
 pub mod observation;
 pub mod replay;
 pub mod rule;

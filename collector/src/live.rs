@@ -112,8 +112,14 @@ impl Live {
         std::thread::Builder::new().name("collector".to_owned()).spawn(move || self.run(&|| false))
     }
 
-    /// Runs until [`Command::Stop`] or until `ended` says so.
+    /// Runs until [`Command::Stop`] or until `ended` says so, and ends everything properly.
     pub fn run(mut self, ended: &dyn Fn() -> bool) {
+        self.run_until(ended);
+        self.finish();
+    }
+
+    /// Runs until [`Command::Stop`] or until `ended` says so.
+    pub fn run_until(&mut self, ended: &dyn Fn() -> bool) {
         while !self.commands() && !ended() {
             let now = clock::monotonic_ns();
             self.poll_sources(now);
@@ -125,7 +131,6 @@ impl Live {
             self.publish(now, false);
             self.wait();
         }
-        self.finish();
     }
 
     /// One round over every source whatever its time is, for commands that print once.

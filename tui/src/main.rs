@@ -1,1 +1,46 @@
-fn main() {}
+//! The `rdmascope` binary: the command line and the screen. Everything it shows comes from the `collector` library.
+
+mod args;
+mod commands;
+mod config;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+fn main() -> ExitCode {
+    // A closed pipe (`rdmascope ports | head`) ends the program quietly, as it does other tools.
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match commands::run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("rdmascope: {}", one_line(&format!("{error:#}")));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Help and version are answers; anything else is one line on standard error and exit code 2.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::from(2),
+        };
+    }
+    let text = error.render().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    eprintln!("rdmascope: {first}{tip}; see rdmascope --help");
+    ExitCode::from(2)
+}
+
+fn one_line(text: &str) -> String {
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,180 @@
+//! This node: which sources there are for it, and what its header says. The list of sources is here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::clock;
+use crate::observation::recording::Header;
+use crate::observation::{Nanos, Seeing};
+use crate::source::files::RootedFiles;
+use crate::source::pcie::{PcieOptions, PcieSource};
+use crate::source::probes::{ProbeOptions, Probes};
+use crate::source::sysfs::{NoDevice, SysfsOptions, SysfsSource, why_no_device};
+use crate::source::{Availability, Emit, Missing, Source, nldev};
+
+/// What to watch, and how.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// Another tree than `/sys`.
+    pub sysfs_root: Option<PathBuf>,
+    /// Watch only devices that match one of these patterns; none: all.
+    pub device: Vec<String>,
+    /// Never open anything of devices that match one of these.
+    pub exclude: Vec<String>,
+    /// Between two readings of the counters, ns.
+    pub interval_ns: u64,
+    /// Probes; `None` attaches none.
+    pub probes: Option<ProbeOptions>,
+}
+
+/// Why the node cannot be watched as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A pattern is none.
+    #[error("{0:?} is no device pattern: {1}")]
+    Pattern(String, String),
+    /// The tree cannot be opened.
+    #[error("cannot open {}: {1}", .0.display())]
+    Root(PathBuf, std::io::Error),
+}
+
+/// This node's sources.
+pub struct Node {
+    /// The sources, in the order they are polled.
+    pub sources: Vec<Box<dyn Source>>,
+    /// The header of what is observed here.
+    pub header: Header,
+    /// Why there is no device; `None` when there is one.
+    pub no_device: Option<NoDevice>,
+}
+
+impl Node {
+    /// Opens the sources. What a source cannot see is in its availability, not an error.
+    pub fn open(options: &NodeOptions) -> Result<Self, NodeError> {
+        let root = options.sysfs_root.as_deref().unwrap_or(Path::new("/sys"));
+        let here = is_this_node(root);
+        let files =
+            Arc::new(RootedFiles::new(root).map_err(|error| NodeError::Root(root.to_owned(), error))?);
+        let wanted = filter(&options.device, &options.exclude)?;
+        let no_device = why_no_device(&*files);
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut sysfs = SysfsOptions::new(files.clone());
+        sysfs.wanted = wanted.clone();
+        sysfs.period_ns = options.interval_ns;
+        let mut pcie = PcieOptions::new(files);
+        pcie.wanted = wanted.clone();
+        if here {
+            let netlink = nldev::Nldev::start(nldev::Options {
+                wanted: wanted.clone(),
+                statistics_period: options.interval_ns,
+                ..nldev::Options::default()
+            });
+            let coverage = netlink.coverage();
+            sysfs.skip_hw_counters = Arc::new(move |device| coverage.covers(device));
+            // Netlink first: what it reads need not be read again from sysfs in the same round.
+            sources.push(Box::new(netlink));
+            sources.push(Box::new(SysfsSource::new(sysfs)));
+            sources.push(Box::new(PcieSource::new(pcie)));
+            match &options.probes {
+                Some(probes) => sources.push(Box::new(Probes::start(probes.clone()))),
+                None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
+            }
+        } else {
+            sources.push(Box::new(SysfsSource::new(sysfs)));
+            sources.push(Box::new(PcieSource::new(pcie)));
+            for name in [nldev::NAME, "probes"] {
+                sources.push(Box::new(Absent::new(
+                    name,
+                    "other root: it would show this node, not the tree",
+                    Some("leave out --sysfs-root"),
+                )));
+            }
+        }
+        Ok(Self { sources, header: header(here), no_device })
+    }
+}
+
+/// The tree is this node's own `/sys`, by whatever path.
+fn is_this_node(root: &Path) -> bool {
+    let id = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    id(root).is_some_and(|root| Some(root) == id(Path::new("/sys")))
+}
+
+fn header(here: bool) -> Header {
+    let mut header = Header::new();
+    (header.unix_ns, header.mono_ns) = (Some(clock::unix_ns()), Some(clock::monotonic_ns()));
+    if here {
+        let uname = rustix::system::uname();
+        header.host = Some(uname.nodename().to_string_lossy().into_owned());
+        header.kernel = Some(uname.release().to_string_lossy().into_owned());
+    }
+    header
+}
+
+/// Whether a device of this name is to be watched.
+type Wanted = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+fn filter(device: &[String], exclude: &[String]) -> Result<Wanted, NodeError> {
+    let (device, exclude) = (patterns(device)?, patterns(exclude)?);
+    Ok(Arc::new(move |name| (device.is_empty() || device.is_match(name)) && !exclude.is_match(name)))
+}
+
+fn patterns(patterns: &[String]) -> Result<GlobSet, NodeError> {
+    let mut set = GlobSetBuilder::new();
+    let wrong = |pattern: &str, error: &globset::Error| NodeError::Pattern(pattern.to_owned(), error.kind().to_string());
+    for pattern in patterns {
+        set.add(Glob::new(pattern).map_err(|error| wrong(pattern, &error))?);
+    }
+    set.build().map_err(|error| wrong("", &error))
+}
+
+/// A source that is not there, with the reason.
+struct Absent {
+    name: &'static str,
+    reason: &'static str,
+    fix: Option<&'static str>,
+}
+
+impl Absent {
+    fn new(name: &'static str, reason: &'static str, fix: Option<&'static str>) -> Self {
+        Self { name, reason, fix }
+    }
+}
+
+impl Source for Absent {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn availability(&self) -> Availability {
+        let missing = Missing {
+            what: "everything".to_owned(),
+            reason: self.reason.to_owned(),
+            fix: self.fix.map(str::to_owned),
+        };
+        Availability { name: self.name, state: Seeing::Off, sees: String::new(), missing: vec![missing] }
+    }
+
+    fn due(&self) -> Nanos {
+        Nanos::MAX
+    }
+
+    fn poll(&mut self, _: Nanos, _: &mut Emit<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_watched_when_it_matches_and_is_not_excluded() {
+        let wanted = filter(&["mlx5_*".to_owned()], &["mlx5_1?".to_owned()]).ok().expect("good patterns");
+        assert!(wanted("mlx5_0"));
+        assert!(!wanted("mlx5_10"));
+        assert!(!wanted("rxe0"));
+        assert!(filter(&[], &[]).ok().expect("no pattern")("rxe0"));
+        assert!(filter(&["[".to_owned()], &[]).is_err());
+    }
+}

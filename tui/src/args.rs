@@ -1,0 +1,289 @@
+//! The command line: what can be asked, and with which flags. Every flag has an `RDMASCOPE_*` variable and a
+//! configuration key; the order of precedence is flag, variable, configuration file, default.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Watch RDMA on one node: per-QP and per-port timelines, early fault signs, ECN mis-marking.
+///
+/// Without a command: the live screen of this node.
+#[derive(Debug, Parser)]
+#[command(name = "rdmascope", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Flags of every command.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Global {
+    /// Configuration file (TOML); `rdmascope config` prints a sample
+    #[arg(long, global = true, env = "RDMASCOPE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Watch only devices whose name matches this pattern (* and ?); may be given more than once
+    #[arg(long, global = true, env = "RDMASCOPE_DEVICE", value_name = "GLOB", value_delimiter = ',')]
+    pub(crate) device: Vec<String>,
+    /// Never open anything of devices whose name matches this pattern; may be given more than once
+    #[arg(long, global = true, env = "RDMASCOPE_EXCLUDE", value_name = "GLOB", value_delimiter = ',')]
+    pub(crate) exclude: Vec<String>,
+    /// Read this tree instead of /sys; switches off every source that is not sysfs or PCIe
+    #[arg(long, global = true, env = "RDMASCOPE_SYSFS_ROOT", value_name = "DIR")]
+    pub(crate) sysfs_root: Option<PathBuf>,
+    /// Time between two readings of the counters, 100ms or more [default: 1s]
+    #[arg(long, global = true, env = "RDMASCOPE_INTERVAL", value_name = "TIME", value_parser = interval)]
+    pub(crate) interval: Option<Duration>,
+    /// Attach no eBPF program
+    #[arg(long, global = true, env = "RDMASCOPE_NO_EBPF")]
+    pub(crate) no_ebpf: bool,
+    /// Share of one core the data-path probes may cost, for example 1%; off = no limit, 0 = no data-path probe
+    /// [default: 1%]
+    #[arg(long, global = true, env = "RDMASCOPE_PROBE_BUDGET", value_name = "SHARE", value_parser = budget)]
+    pub(crate) probe_budget: Option<Budget>,
+    /// QPs the probes have room for [default: the node's QPs with headroom]
+    #[arg(long, global = true, env = "RDMASCOPE_MAX_QPS", value_name = "N")]
+    pub(crate) max_qps: Option<u32>,
+    /// When to colour [default: auto; NO_COLOR is obeyed]
+    #[arg(long, global = true, env = "RDMASCOPE_COLOR", value_enum, value_name = "WHEN")]
+    pub(crate) color: Option<When>,
+    /// Draw with ASCII characters only
+    #[arg(long, global = true, env = "RDMASCOPE_ASCII")]
+    pub(crate) ascii: bool,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the data-path probes may cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Budget {
+    /// No limit.
+    Off,
+    /// A share of one core, 0–1; 0 attaches no data-path probe.
+    Share(f64),
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The screen on a simulated fabric
+    Demo(Demo),
+    /// The screen on a recording
+    Replay(Replay),
+    /// Write observations to a file
+    Record(Record),
+    /// One-shot health check: exit 0 ok, 1 warning, 2 critical, 3 unknown
+    Check(Check),
+    /// What can be seen on this node, and why not the rest
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print every port once
+    Ports(Table),
+    /// Print every QP once
+    Qps(Table),
+    /// Print the findings once
+    Findings(Table),
+    /// Turn sysfs trees into a recording
+    Import(Import),
+    /// Print the commented sample configuration
+    Config,
+    /// Print a completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+    /// The child that opens the verbs devices to read their operation tables.
+    #[command(name = collector::source::verbs::CHILD_ARG, hide = true)]
+    VerbsOperations,
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// The scenario
+    #[arg(long, default_value = "aer-then-down", value_name = "NAME")]
+    pub(crate) scenario: String,
+    /// List the scenarios
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Print findings as JSON lines at full speed instead of the screen
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Simulated time of --json
+    #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) time: Duration,
+    /// Seed of the simulation
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+}
+
+/// `replay`.
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print findings as JSON lines instead of the screen
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds of the recording per second, or max
+    #[arg(long, default_value = "1", value_name = "N|max", value_parser = speed)]
+    pub(crate) speed: f64,
+}
+
+/// `record`.
+#[derive(Debug, Args)]
+pub(crate) struct Record {
+    /// The file; compressed when its name ends in .zst
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Stop after this time [default: at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) time: Option<Duration>,
+    /// Begin a new file after so many bytes before compression (K, M, G allowed)
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) max_size: Option<u64>,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print findings as JSON lines while recording
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// How long to watch
+    #[arg(long = "for", default_value = "5s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) time: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Judge a recording at its end instead of this node
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recording: Option<PathBuf>,
+}
+
+/// `ports`, `qps`, `findings`.
+#[derive(Debug, Args)]
+pub(crate) struct Table {
+    /// How long to watch first; rates need two readings
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) time: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Judge a recording at its end instead of this node
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recording: Option<PathBuf>,
+}
+
+/// `import`.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// sysfs trees, or a directory with several and their times (TIMES: lines `t0 0`, `t1 10`)
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The recording to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// 100 ms or more.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time < Duration::from_millis(100) {
+        return Err("the shortest interval is 100ms".to_owned());
+    }
+    if time > Duration::from_secs(3600) {
+        return Err("the longest interval is 1h".to_owned());
+    }
+    Ok(time)
+}
+
+/// `off`, `1%`, `0`.
+pub(crate) fn budget(text: &str) -> Result<Budget, String> {
+    if text == "off" {
+        return Ok(Budget::Off);
+    }
+    let wrong = || format!("{text:?} is neither a share of one core such as 1% nor off");
+    let number = text.strip_suffix('%').unwrap_or(if text == "0" { "0" } else { "" });
+    let percent: f64 = number.trim().parse().map_err(|_| wrong())?;
+    if !(0.0..=100.0).contains(&percent) {
+        return Err(wrong());
+    }
+    Ok(Budget::Share(percent / 100.0))
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    if text == "max" {
+        return Ok(f64::INFINITY);
+    }
+    let speed: f64 = text.parse().map_err(|_| format!("{text:?} is neither a number nor max"))?;
+    if speed.is_finite() && speed > 0.0 { Ok(speed) } else { Err("the speed must be above 0".to_owned()) }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no number of bytes (K, M and G are allowed)");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn budgets_are_shares_of_a_core_or_off() {
+        assert_eq!(budget("1%"), Ok(Budget::Share(0.01)));
+        assert_eq!(budget("0"), Ok(Budget::Share(0.0)));
+        assert_eq!(budget("off"), Ok(Budget::Off));
+        for wrong in ["1", "-1%", "101%", "x", "", "NaN%"] {
+            assert!(budget(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_speeds_outside_their_range_are_refused() {
+        assert_eq!(bytes("10M"), Ok(10 << 20));
+        assert!(bytes("0").is_err() && bytes("10X").is_err() && bytes("99999999999G").is_err());
+        assert_eq!(speed("max"), Ok(f64::INFINITY));
+        assert!(speed("0").is_err() && speed("inf").is_err() && speed("fast").is_err());
+        assert!(interval("50ms").is_err() && interval("1s").is_ok());
+    }
+}

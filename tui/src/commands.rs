@@ -1,0 +1,392 @@
+//! What each command does: it opens a producer, runs it, and prints or shows what comes out.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::CommandFactory;
+use collector::command::{check, doctor, findings, ports, qps};
+use collector::engine::Engine;
+use collector::feed::{Feed, Mode, RecordingStatus};
+use collector::import::{Recognised, import_sysfs_trees, recognise};
+use collector::inventory::World;
+use collector::live::Live;
+use collector::node::Node;
+use collector::observation::recording::Header;
+use collector::replay::{Player, judge};
+use collector::sim::{Simulator, scenarios};
+use collector::sink::Sink;
+use collector::sink::findings::{FindingLines, line};
+use collector::sink::recording::{Recording, RecordingOptions};
+
+use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
+use crate::config::{self, Config};
+use crate::screen::{self, ScreenOptions};
+
+/// Runs what was asked.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    if matches!(cli.command, Some(Command::VerbsOperations)) {
+        return Ok(collector::source::verbs::child_main());
+    }
+    let config = config::resolve(&cli.global)?;
+    match cli.command {
+        None => live(&config),
+        Some(Command::Demo(demo)) => self::demo(&config, &demo),
+        Some(Command::Replay(replay)) => self::replay(&config, &replay),
+        Some(Command::Record(record)) => self::record(&config, &record),
+        Some(Command::Check(asked)) => {
+            let (engine, _) = judged(&config, asked.recording.as_deref(), Some(asked.time))?;
+            let view = engine.view();
+            let report = check::report(&view);
+            let text = if asked.json { json(&report) } else { report.text(view.world) };
+            print(&text)?;
+            Ok(ExitCode::from(report.verdict.exit_code()))
+        }
+        Some(Command::Doctor { json }) => self::doctor(&config, json),
+        Some(Command::Ports(table)) => print_table(&config, &table, |world, as_json| {
+            let report = ports::report(world);
+            if as_json { json(&report) } else { report.text() }
+        }),
+        Some(Command::Qps(table)) => print_table(&config, &table, |world, as_json| {
+            let report = qps::report(world);
+            if as_json { json(&report) } else { report.text() }
+        }),
+        Some(Command::Findings(table)) => print_table(&config, &table, |world, as_json| {
+            let report = findings::report(world);
+            if as_json { json(&report) } else { findings::text(world, &report.findings) }
+        }),
+        Some(Command::Import(import)) => self::import(&import),
+        Some(Command::Config) => {
+            print(&config::sample())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "rdmascope", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Man) => {
+            print(&manual()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::VerbsOperations) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The live screen; on a node without RDMA the demo under a banner that says why.
+fn live(config: &Config) -> anyhow::Result<ExitCode> {
+    let node = Node::open(&config.node)?;
+    if !std::io::stdout().is_terminal() {
+        let hint = match &node.no_device {
+            Some(why) => format!("{why}; standard output is no terminal: try rdmascope demo --json"),
+            None => "standard output is no terminal: try rdmascope ports, check or record".to_owned(),
+        };
+        print(&format!("{hint}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(why) = &node.no_device {
+        let banner = format!("{why} — this is the demo aer-then-down, not this node");
+        return show_demo(config, "aer-then-down", 1, Some(banner));
+    }
+    let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources)
+        .interval(config.node.interval_ns);
+    show(config, live.feed(), || live.spawn())
+}
+
+fn show_demo(config: &Config, scenario: &str, seed: u64, banner: Option<String>) -> anyhow::Result<ExitCode> {
+    let simulator = simulator(scenario, seed)?;
+    let header = simulator.header();
+    let live = Live::new(Mode::Demo, header, config.rules.clone(), vec![Box::new(simulator)]).banner(banner);
+    show(config, live.feed(), || live.spawn())
+}
+
+fn show(
+    config: &Config,
+    feed: Feed,
+    spawn: impl FnOnce() -> std::io::Result<std::thread::JoinHandle<()>>,
+) -> anyhow::Result<ExitCode> {
+    let producer = spawn().context("cannot start the collector thread")?;
+    let shown = screen::run(feed.clone(), options(config));
+    feed.send(collector::feed::Command::Stop);
+    // The producer looks at its commands at least every 50 ms; a source stuck in a read must not hold the exit.
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while !producer.is_finished() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    shown.map(|()| ExitCode::SUCCESS)
+}
+
+fn options(config: &Config) -> ScreenOptions {
+    let color = match config.color {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    ScreenOptions { color, ascii: config.ascii, ..ScreenOptions::default() }
+}
+
+fn simulator(scenario: &str, seed: u64) -> anyhow::Result<Simulator> {
+    Simulator::new(scenario, seed).with_context(|| {
+        let names: Vec<&str> = scenarios().iter().map(|scenario| scenario.name).collect();
+        format!("there is no scenario {scenario:?}; there are: {}", names.join(", "))
+    })
+}
+
+fn demo(config: &Config, demo: &Demo) -> anyhow::Result<ExitCode> {
+    if demo.list {
+        let mut text = String::new();
+        for scenario in scenarios() {
+            text.push_str(&format!("{:<20} {}\n", scenario.name, scenario.summary));
+        }
+        print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !demo.json {
+        terminal_needed("demo --json")?;
+        return show_demo(config, &demo.scenario, demo.seed, None);
+    }
+    let mut simulator = simulator(&demo.scenario, demo.seed)?;
+    let mut engine = Engine::new(simulator.header(), config.rules.clone());
+    let mut text = String::new();
+    let end = u64::try_from(demo.time.as_nanos()).unwrap_or(u64::MAX);
+    simulator.advance(end, &mut |observation| {
+        engine.take(observation);
+        for finding in engine.drain() {
+            text.push_str(&line(&finding));
+            text.push('\n');
+        }
+    });
+    engine.finish();
+    for finding in engine.drain() {
+        text.push_str(&line(&finding));
+        text.push('\n');
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn replay(config: &Config, replay: &Replay) -> anyhow::Result<ExitCode> {
+    let name = replay.file.display();
+    if !replay.json {
+        terminal_needed("replay --json")?;
+        let player = Player::open(&replay.file, config.rules.clone(), replay.speed)
+            .map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        return show(config, player.feed(), || player.spawn());
+    }
+    let mut output = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut failed = None;
+    let judged = judge(&replay.file, config.rules.clone(), |changed, _| {
+        for finding in changed {
+            if failed.is_none() {
+                failed = writeln!(output, "{}", line(finding)).err();
+            }
+        }
+    });
+    let flushed = output.flush();
+    let (_, notices) = judged.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    for notice in notices.lines() {
+        eprintln!("rdmascope: {name}: {notice}");
+    }
+    quiet_pipe(failed.map_or(flushed, Err))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
+    let stop = stop_signal()?;
+    let node = Node::open(&config.node)?;
+    let mut header = node.header.clone();
+    header.note = node.no_device.as_ref().map(ToString::to_string);
+    if let Some(why) = &node.no_device {
+        eprintln!("rdmascope: {why}; recording what there is");
+    }
+    let options =
+        RecordingOptions { path: record.file.clone(), force: record.force, max_bytes: record.max_size };
+    let recording = Recording::start(options, header.clone())?;
+    let status = recording.status();
+    let mut live =
+        Live::new(Mode::Live, header, config.rules.clone(), node.sources).sink(Box::new(recording));
+    if record.json {
+        live = live.sink(Box::new(FindingLines::new(std::io::stdout())));
+    }
+    let progress = std::io::stderr().is_terminal() && !record.json;
+    if progress {
+        live = live.sink(Box::new(Progress { status: status.clone(), last: (0, Instant::now()) }));
+    }
+    let deadline = record.time.map(|time| Instant::now() + time);
+    live.run(&|| stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline));
+    if progress {
+        eprintln!();
+    }
+    let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());
+    if let Some(stopped) = status.stopped {
+        bail!("{stopped}");
+    }
+    eprintln!(
+        "rdmascope: {} observations, {} bytes before compression in {}",
+        status.observations,
+        status.bytes,
+        record.file.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The progress line of `record`.
+struct Progress {
+    status: Arc<std::sync::Mutex<RecordingStatus>>,
+    last: (u64, Instant),
+}
+
+impl Sink for Progress {
+    fn tick(&mut self) {
+        let Ok(status) = self.status.lock() else { return };
+        let (bytes, at) = self.last;
+        let rate = status.bytes.saturating_sub(bytes) as f64 / at.elapsed().as_secs_f64().max(0.001) / 1024.0;
+        self.last = (status.bytes, Instant::now());
+        let stopped = status.stopped.as_deref().unwrap_or("");
+        eprint!(
+            "\r\x1b[K{} observations, {} KiB, {rate:.0} KiB/s {stopped}",
+            status.observations,
+            status.bytes / 1024
+        );
+    }
+}
+
+fn doctor(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
+    let node = Node::open(&config.node)?;
+    let mut live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources);
+    live.poll_once();
+    let (sources, probes) = live.availability();
+    let report = doctor::DoctorReport::new(sources, probes);
+    print(&if as_json { json(&report) } else { report.text() })?;
+    Ok(if report.sees_anything() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print_table(
+    config: &Config,
+    table: &Table,
+    report: impl Fn(&World, bool) -> String,
+) -> anyhow::Result<ExitCode> {
+    let (engine, _) = judged(config, table.recording.as_deref(), table.time)?;
+    print(&report(engine.world(), table.json))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The engine at the end of a recording, or after watching this node for a time.
+fn judged(
+    config: &Config,
+    recording: Option<&Path>,
+    time: Option<Duration>,
+) -> anyhow::Result<(Engine, Vec<String>)> {
+    if let Some(path) = recording {
+        let (engine, notices) = judge(path, config.rules.clone(), |_, _| {})
+            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        for notice in notices.lines() {
+            eprintln!("rdmascope: {}: {notice}", path.display());
+        }
+        return Ok((engine, notices.lines()));
+    }
+    let node = Node::open(&config.node)?;
+    let mut header: Header = node.header;
+    header.note = node.no_device.as_ref().map(ToString::to_string);
+    let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources);
+    match time.filter(|time| !time.is_zero()) {
+        Some(time) => {
+            let stop = stop_signal()?;
+            let deadline = Instant::now() + time;
+            live.run_until(&|| stop.load(Ordering::Relaxed) || Instant::now() >= deadline);
+        }
+        None => live.poll_once(),
+    }
+    let (engine, status) = live.into_engine();
+    Ok((engine, status.notices))
+}
+
+fn import(import: &Import) -> anyhow::Result<ExitCode> {
+    let mut trees = Vec::new();
+    let mut not = 0;
+    for path in &import.paths {
+        match recognise(path) {
+            Recognised::Trees(mut found) => trees.append(&mut found),
+            Recognised::Not(why) => {
+                not += 1;
+                eprintln!("rdmascope: {}: not recognised: {why}", path.display());
+            }
+        }
+    }
+    if trees.is_empty() {
+        bail!("nothing to import");
+    }
+    let options = RecordingOptions { path: import.output.clone(), force: import.force, max_bytes: None };
+    let header = Header { mono_ns: None, unix_ns: None, ..Header::new() };
+    let mut recording = Recording::start(options, header.clone())?;
+    let status = recording.status();
+    let world = World::new(header);
+    import_sysfs_trees(&trees, &mut |observation| recording.observation(observation, &world))?;
+    recording.finish();
+    let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());
+    if let Some(stopped) = status.stopped {
+        bail!("{stopped}");
+    }
+    eprintln!(
+        "rdmascope: {} observations from {} tree{} in {}",
+        status.observations,
+        trees.len(),
+        if trees.len() == 1 { "" } else { "s" },
+        import.output.display()
+    );
+    Ok(if not > 0 { ExitCode::from(2) } else { ExitCode::SUCCESS })
+}
+
+fn manual() -> anyhow::Result<String> {
+    let mut page = Vec::new();
+    let command = Cli::command();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let name = format!("rdmascope-{}", sub.get_name());
+        let man = clap_mangen::Man::new(sub.clone().name(name));
+        man.render_synopsis_section(&mut page)?;
+        man.render_description_section(&mut page)?;
+        man.render_options_section(&mut page)?;
+    }
+    String::from_utf8(page).context("the manual page is not UTF-8")
+}
+
+fn terminal_needed(instead: &str) -> anyhow::Result<()> {
+    if !std::io::stdout().is_terminal() {
+        bail!("standard output is no terminal; try rdmascope {instead}");
+    }
+    Ok(())
+}
+
+/// Set by Ctrl-C, SIGTERM and SIGHUP.
+fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot catch signals")?;
+    }
+    Ok(stop)
+}
+
+fn json(report: &impl serde::Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(report).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
+    text.push('\n');
+    text
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    quiet_pipe(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+}
+
+/// A reader that has seen enough (`| head`) is no error.
+fn quiet_pipe(result: std::io::Result<()>) -> anyhow::Result<()> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to standard output"),
+    }
+}

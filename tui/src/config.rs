@@ -1,0 +1,156 @@
+//! The configuration: flags and variables over the file over the defaults, and the commented sample.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use collector::node::NodeOptions;
+use collector::rule::Settings;
+use collector::source::probes::{Budget as ProbeBudget, ProbeOptions};
+use serde::Deserialize;
+
+use crate::args::{self, Budget, Global, When};
+
+/// The configuration file. Keys are the flags' names.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    device: Vec<String>,
+    exclude: Vec<String>,
+    sysfs_root: Option<PathBuf>,
+    interval: Option<String>,
+    no_ebpf: bool,
+    probe_budget: Option<String>,
+    max_qps: Option<u32>,
+    color: Option<String>,
+    ascii: bool,
+    rule: Settings,
+}
+
+/// What was asked, after all sources of configuration.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) node: NodeOptions,
+    pub(crate) rules: Settings,
+    pub(crate) color: When,
+    pub(crate) ascii: bool,
+}
+
+/// Puts flags and variables over the file over the defaults.
+pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
+    let file = match &global.config {
+        Some(path) => read(path)?,
+        None => File::default(),
+    };
+    let interval = match (global.interval, &file.interval) {
+        (Some(interval), _) => interval,
+        (None, Some(text)) => key("interval", args::interval(text))?,
+        (None, None) => Duration::from_secs(1),
+    };
+    let budget = match (global.probe_budget, &file.probe_budget) {
+        (Some(budget), _) => budget,
+        (None, Some(text)) => key("probe-budget", args::budget(text))?,
+        (None, None) => Budget::Share(0.01),
+    };
+    let color = match (global.color, file.color.as_deref()) {
+        (Some(when), _) => when,
+        (None, None | Some("auto")) => When::Auto,
+        (None, Some("always")) => When::Always,
+        (None, Some("never")) => When::Never,
+        (None, Some(other)) => bail!("color: {other:?} is none of auto, always, never"),
+    };
+    let or = |flags: &[String], file: Vec<String>| if flags.is_empty() { file } else { flags.to_vec() };
+    let mut probes = ProbeOptions::default();
+    probes.budget = match budget {
+        Budget::Off => ProbeBudget::Off,
+        Budget::Share(share) => ProbeBudget::Share(share),
+    };
+    if let Some(max_qps) = global.max_qps.or(file.max_qps) {
+        probes.max_qps = max_qps;
+    }
+    Ok(Config {
+        node: NodeOptions {
+            sysfs_root: global.sysfs_root.clone().or(file.sysfs_root),
+            device: or(&global.device, file.device),
+            exclude: or(&global.exclude, file.exclude),
+            interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
+            probes: (!global.no_ebpf && !file.no_ebpf).then_some(probes),
+        },
+        rules: file.rule,
+        color,
+        ascii: global.ascii || file.ascii,
+    })
+}
+
+fn key<T>(name: &str, value: Result<T, String>) -> anyhow::Result<T> {
+    value.map_err(|error| anyhow::anyhow!("{name}: {error}"))
+}
+
+fn read(path: &Path) -> anyhow::Result<File> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+/// One line: where, and what is wrong there.
+fn parse(text: &str) -> Result<File, String> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+        let message = error.message().lines().next().unwrap_or_default().to_owned();
+        line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
+    })
+}
+
+/// The sample, every key with its default.
+pub(crate) fn sample() -> String {
+    format!("{SAMPLE}\n{}", collector::rule::sample_toml())
+}
+
+const SAMPLE: &str = r#"# rdmascope configuration. Every key is shown with its default. A flag or an RDMASCOPE_* variable goes before this file.
+
+# Watch only devices whose name matches one of these patterns (* and ?); empty: all.
+device = []
+
+# Never open anything of devices whose name matches one of these patterns.
+exclude = []
+
+# Read another tree than /sys; switches off every source that is not sysfs or PCIe.
+# sysfs-root = "/host/sys"
+
+# Time between two readings of the counters, 100ms to 1h.
+interval = "1s"
+
+# Attach no eBPF program.
+no-ebpf = false
+
+# Share of one core the data-path probes may cost; "off" = no limit, "0" = no data-path probe.
+probe-budget = "1%"
+
+# QPs the probes have room for; default: the node's QPs with headroom.
+# max-qps = 4096
+
+# When to colour: "auto", "always" or "never"; NO_COLOR is obeyed.
+color = "auto"
+
+# Draw with ASCII characters only.
+ascii = false
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_is_the_default_configuration() {
+        let file = parse(&sample()).expect("the sample parses");
+        assert_eq!(file.rule, Settings::default());
+        assert_eq!(file.interval.as_deref(), Some("1s"));
+        assert!(file.device.is_empty() && !file.no_ebpf && !file.ascii);
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_with_its_line() {
+        let error = parse("interval = \"1s\"\nintervall = 3\n").unwrap_err();
+        assert!(error.contains("line 2") && error.contains("intervall"), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
