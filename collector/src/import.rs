@@ -187,4 +187,32 @@ mod tests {
         // The missing hw_counters of b are said once, with the first tree.
         assert_eq!(said, ["device a removed Some(true)", "b counters Some(1)"]);
     }
+
+    #[test]
+    fn case_53_two_trees_ten_seconds_apart_give_each_vendors_bytes_by_its_own_names() {
+        use crate::observation::Body;
+        use crate::source::sysfs::tests::case;
+
+        let dir = case("53");
+        let Recognised::Trees(trees) = recognise(&dir.path().join("53")) else { panic!("a series of trees") };
+        let mut read = std::collections::BTreeMap::<String, Vec<(Nanos, u64)>>::new();
+        import_sysfs_trees(&trees, &mut |observation| {
+            let Body::Counters(set) = &observation.body else { return };
+            for (name, value) in &set.values {
+                read.entry(format!("{} {name}", set.device)).or_default().push((observation.t, *value));
+            }
+        })
+        .unwrap();
+        for (counter, per_second) in [
+            ("mlx5_0 port_xmit_data", 1000 / 4),
+            ("mlx5_0 port_rcv_data", 2000 / 4),
+            ("erdma_0 hw_tx_bytes_cnt", 1000),
+            ("erdma_0 hw_rx_bytes_cnt", 2000),
+        ] {
+            let [(0, first), (10_000_000_000, last)] = read[counter][..] else {
+                panic!("{counter}: {:?}", read[counter])
+            };
+            assert_eq!(last - first, 10 * per_second, "{counter}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
@@ -149,10 +149,17 @@ impl RootedFiles {
         &self.path
     }
 
-    fn open_resolved(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let path = if path.is_empty() { "." } else { path };
-        let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        Ok(rustix::fs::openat(&self.root, path, flags, Mode::empty())?)
+    /// Opens a path with the links on it followed inside the root. The kernel does it in one call since 5.6; older
+    /// kernels, filters that forbid the call, and absolute links (which start at the observed machine's `/sys`) are
+    /// walked by [`Files::resolve`].
+    fn open_inside(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let dot = |path: &str| if path.is_empty() { ".".to_owned() } else { path.to_owned() };
+        rustix::fs::openat2(&self.root, dot(path), flags, Mode::empty(), resolve).or_else(|_| {
+            let path = self.resolve(path)?;
+            Ok(rustix::fs::openat(&self.root, dot(&path), flags | OFlags::NOFOLLOW, Mode::empty())?)
+        })
     }
 }
 
@@ -163,7 +170,7 @@ fn push_parts(pending: &mut Vec<String>, path: &str) {
 
 impl Files for RootedFiles {
     fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-        let fd = self.open_resolved(&self.resolve(path)?, OFlags::DIRECTORY)?;
+        let fd = self.open_inside(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut entries = Vec::new();
         for entry in Dir::new(fd)? {
             let entry = entry?;
@@ -179,8 +186,8 @@ impl Files for RootedFiles {
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>> {
-        let path = self.resolve(path)?;
-        let stat = rustix::fs::statat(&self.root, path.as_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+        // Looked at before it is opened: O_PATH does not reach the attribute.
+        let stat = rustix::fs::fstat(self.open_inside(path, OFlags::PATH)?)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if stat.st_mode & 0o444 == 0 => return Err(Errno::ACCESS.into()),
             FileType::RegularFile => {}
@@ -188,7 +195,7 @@ impl Files for RootedFiles {
             // A pipe or a device node in a copied tree: opening one can block or act.
             _ => return Err(Errno::OPNOTSUPP.into()),
         }
-        Ok(Box::new(Kept(self.open_resolved(&path, OFlags::empty())?)))
+        Ok(Box::new(Kept(self.open_inside(path, OFlags::RDONLY)?)))
     }
 
     fn resolve(&self, path: &str) -> io::Result<String> {
@@ -331,7 +338,11 @@ pub(crate) mod faults {
 
     impl<F: Files> Files for FaultyFiles<F> {
         fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-            self.inner.list(path)
+            let fault = self.faults.lock().expect("no test panics in the lock").get(&self.key(path)?).copied();
+            match fault {
+                Some((_, errno)) => Err(io::Error::from_raw_os_error(errno)),
+                None => self.inner.list(path),
+            }
         }
 
         fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>> {

@@ -100,6 +100,7 @@ fn remedy(reason: &str) -> Option<&'static str> {
         "EACCES" | "EPERM" => Some("run with the right to read it, or leave it unknown"),
         "EMFILE" => Some("raise the limit of open files (ulimit -n)"),
         "N/A (no PMA)" => Some("nothing: the driver has no port counters on this kernel"),
+        "ENOENT" => Some("nothing: the driver does not offer it"),
         _ => None,
     }
 }

@@ -24,7 +24,7 @@ mod port;
 pub mod rate;
 mod state;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ pub use absent::{NoDevice, why_no_device};
 use self::counters::CounterSet;
 use self::fold::Gap;
 use self::port::PortWatch;
-use super::files::Files;
+use super::files::{Files, errno_name};
 use super::{Availability, Emit, Missing, Source};
-use crate::observation::{Body, Bond, CounterSource, Device, Nanos, Observation, Seeing};
+use crate::observation::{Body, Bond, CounterSource, Device, Nanos, Observation, Seeing, Text};
 
 /// Answers a question about a device's name.
 pub type DeviceQuestion = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -94,6 +94,8 @@ pub struct SysfsSource {
     bonds: Vec<Bond<'static>>,
     no_device: Option<NoDevice>,
     absent_due: Nanos,
+    /// Why the directory of the devices could not be listed the last time.
+    unlisted: Option<Text<'static>>,
     polled: bool,
 }
 
@@ -109,6 +111,7 @@ impl SysfsSource {
             bonds: Vec::new(),
             no_device: None,
             absent_due: 0,
+            unlisted: None,
             polled: false,
         }
     }
@@ -130,7 +133,16 @@ impl SysfsSource {
     /// Compares the directory with the devices known, and says what appeared, changed and vanished.
     fn scan(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         let files = &*self.options.files;
-        let mut entries = files.list("class/infiniband").unwrap_or_default();
+        self.unlisted = None;
+        let mut entries = match files.list("class/infiniband") {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                // Out of descriptors, no permission: nothing is known to be gone.
+                self.unlisted = Some(errno_name(&error));
+                return;
+            }
+        };
         entries.retain(|entry| entry.object);
         if !entries.is_empty() {
             self.no_device = None;
@@ -354,7 +366,10 @@ impl Source for SysfsSource {
         let ports: usize = self.devices.iter().map(|device| device.ports.len()).sum();
         let counters: usize = self.devices.iter().flat_map(DeviceWatch::sets).map(CounterSet::known).sum();
         let mut missing = fold::fold(self.gaps());
-        if let Some(why) = &self.no_device {
+        if let Some(reason) = &self.unlisted {
+            let reason = format!("class/infiniband: {reason}");
+            missing.push(Missing { what: "RDMA devices".to_owned(), reason, fix: None });
+        } else if let Some(why) = &self.no_device {
             missing.push(Missing { what: "RDMA devices".to_owned(), reason: why.to_string(), fix: None });
         } else if self.polled && self.devices.is_empty() {
             let reason = "every device is excluded".to_owned();

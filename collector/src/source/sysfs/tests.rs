@@ -12,7 +12,7 @@ use crate::source::files::faults::FaultyFiles;
 const SECOND: Nanos = 1_000_000_000;
 
 /// Unpacks one case of tests/cases.
-pub(in crate::source) fn case(number: &str) -> tempfile::TempDir {
+pub(crate) fn case(number: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/fixtures.tar.gz");
     let tar = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(dir.path()).arg(number).status().unwrap();
@@ -21,7 +21,7 @@ pub(in crate::source) fn case(number: &str) -> tempfile::TempDir {
 }
 
 /// Observations as JSON, with their type.
-pub(in crate::source) fn poll(source: &mut dyn Source, now: Nanos) -> Vec<Value> {
+pub(crate) fn poll(source: &mut dyn Source, now: Nanos) -> Vec<Value> {
     let mut seen = Vec::new();
     source.poll(now, &mut |observation| {
         let mut body = match &observation.body {
@@ -431,6 +431,21 @@ fn a_rename_removes_the_old_name_then_says_the_new_one_and_a_device_that_vanishe
     let seen = poll(&mut source, 2 * SECOND);
     assert!(seen.len() == 2 && seen.iter().all(|body| body["removed"] == true));
     assert_eq!(source.no_device(), Some(&NoDevice::NoDevice));
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_for_once_removes_no_device() {
+    let (_dir, root) = node(1);
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    poll(&mut source, 0);
+    files.fail("class/infiniband", true, 24);
+    let seen = poll(&mut source, SECOND);
+    assert_eq!((of_type(&seen, "device").len(), of_type(&seen, "counters").len()), (0, 2));
+    assert_eq!(source.availability().missing[0].reason, "class/infiniband: EMFILE");
+    files.heal();
+    assert_eq!(poll(&mut source, 2 * SECOND).len(), 2);
+    assert_eq!(source.availability().state, Seeing::Ok);
 }
 
 #[test]
