@@ -3,6 +3,8 @@
 //! One file or folder per source; [`Source`] is all the collector knows of them. A new source is one new file and one
 //! line where the collector's sources are listed.
 
+pub mod nldev;
+
 use std::os::fd::BorrowedFd;
 
 use crate::observation::{Nanos, Observation, Seeing};
