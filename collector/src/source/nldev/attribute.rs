@@ -65,6 +65,8 @@ fn value(nla: NlaBuffer<&[u8]>) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_core::NLA_F_NESTED;
+
     use super::*;
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -78,7 +80,8 @@ mod tests {
     #[test]
     fn values_are_read_by_width_and_nests_by_kind() {
         let inner = [attribute(82, b"rx_bytes\0"), attribute(83, &7u64.to_ne_bytes())].concat();
-        let bytes = [attribute(3, &2u32.to_ne_bytes()), attribute(0x8000 | 81, &inner), attribute(12, &[4])].concat();
+        let bytes =
+            [attribute(3, &2u32.to_ne_bytes()), attribute(NLA_F_NESTED | 0x51, &inner), attribute(12, &[4])].concat();
         let attributes = Attributes(&bytes);
         assert_eq!(attributes.u32(3), Some(2));
         assert_eq!(attributes.u8(12), Some(4));
@@ -89,7 +92,8 @@ mod tests {
 
     #[test]
     fn a_value_shorter_than_its_type_is_absent() {
-        let bytes = [attribute(3, &[1, 0]), attribute(12, &[]), attribute(2, b"\0"), attribute(5, &[0xff, 0xfe])].concat();
+        let bytes =
+            [attribute(3, &[1, 0]), attribute(12, &[]), attribute(2, b"\0"), attribute(5, &[0xff, 0xfe])].concat();
         let attributes = Attributes(&bytes);
         assert_eq!(attributes.u32(3), None);
         assert_eq!(attributes.u8(12), None);

@@ -15,7 +15,7 @@ use super::{Link, NAME, Nldev, SECOND};
 /// `EPROTONOSUPPORT` (include/uapi/asm-generic/errno.h): the kernel knows no such netlink protocol.
 const EPROTONOSUPPORT: i32 = 93;
 
-/// The initial PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h), as `/proc/self/ns/pid` names it.
+/// The initial PID namespace (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`), as `/proc/self/ns/pid` names it.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Why there is no way to the kernel.
@@ -62,26 +62,26 @@ impl Nldev {
         let state = if missing.is_empty() { Seeing::Ok } else { Seeing::Partial };
         if let Some(reason) = self.monitor.missing() {
             // Not a gap: the devices are listed again every few seconds as well.
-            missing.push(said("device events", format!("{reason}; devices are listed every {}", self.seconds_of_lists())));
+            missing
+                .push(said("device events", format!("{reason}; devices are listed every {}", self.seconds_of_lists())));
         }
         Availability { name: NAME, state, sees: self.sees(), missing }
     }
 
     fn sees(&self) -> String {
-        let mut sees = format!(
-            "{}, {}, {}, {}",
+        let mut parts = vec![
             amount(self.devices.len() as u64, "device"),
             amount(self.statistics.ports.len() as u64, "port"),
             amount(self.statistics.names(), "counter"),
             amount(self.qps.len() as u64, "QP"),
-        );
+        ];
         for device in &self.devices {
             if let Some(parent) = &device.parent {
                 let role = if device.smi { "subnet management only, " } else { "" };
-                sees.push_str(&format!("; {} ({role}sub-device of {parent})", device.name));
+                parts.push(format!("{} ({role}sub-device of {parent})", device.name));
             }
         }
-        sees
+        parts.join(", ")
     }
 
     fn gaps(&self) -> Vec<Missing> {
@@ -123,14 +123,18 @@ impl Nldev {
         if self.netns_shared == Some(false) {
             gaps.push(Missing {
                 what: "devices of other network namespaces".to_owned(),
-                reason: "the RDMA subsystem gives each network namespace its own devices (rdma system: exclusive)".to_owned(),
+                reason: "the RDMA subsystem gives each network namespace its own devices (rdma system: exclusive)"
+                    .to_owned(),
                 fix: Some("run in the network namespace of the device".to_owned()),
             });
         }
-        if fs::read_link(self.options.proc.join("self/ns/pid")).is_ok_and(|ns| ns.as_os_str() != INITIAL_PID_NAMESPACE) {
+        if fs::read_link(self.options.proc.join("self/ns/pid")).is_ok_and(|ns| ns.as_os_str() != INITIAL_PID_NAMESPACE)
+        {
             gaps.push(Missing {
-                what: "QPs of other PID namespaces and of the kernel".to_owned(),
-                reason: "the kernel lists only QPs of the reader's PID namespace".to_owned(),
+                what: "owners of QPs of other PID namespaces".to_owned(),
+                reason:
+                    "the kernel tells a PID only in its own PID namespace; older kernels do not list those QPs at all"
+                        .to_owned(),
                 fix: Some("run in the host's PID namespace (hostPID)".to_owned()),
             });
         }

@@ -222,7 +222,7 @@ impl NetlinkSerializable for Request<'_> {
     }
 }
 
-fn request(command: u16, flags: u16, sequence: u32, attributes: &[(u16, u32)]) -> Vec<u8> {
+pub(super) fn request(command: u16, flags: u16, sequence: u32, attributes: &[(u16, u32)]) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
     header.sequence_number = sequence;

@@ -20,6 +20,8 @@ mod monitor;
 mod owner;
 mod qp_list;
 mod reply;
+#[cfg(test)]
+mod scene;
 mod statistics;
 #[cfg(test)]
 mod stored;
@@ -30,6 +32,7 @@ mod uapi;
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::observation::{Body, Device, Lost, Nanos, Observation, Text};
 use crate::source::{Availability, Emit, Source};
@@ -43,6 +46,7 @@ use statistics::Statistics;
 use uapi::{attr, command};
 
 pub use reply::PortInfo;
+pub use statistics::Coverage;
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -51,8 +55,8 @@ const NAME: &str = "nldev";
 
 /// What to watch, and how often.
 pub struct Options {
-    /// Decides by a device's name whether anything is asked about it.
-    pub devices: Box<dyn Fn(&str) -> bool + Send>,
+    /// The devices wanted. About any other device nothing is asked.
+    pub wanted: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// Where `/proc` is, for the owners of QPs.
     pub proc: PathBuf,
     /// Time between two reads of the counters, ns.
@@ -68,7 +72,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            devices: Box::new(|_| true),
+            wanted: Arc::new(|_| true),
             proc: PathBuf::from("/proc"),
             statistics_period: SECOND,
             qp_period: 5 * SECOND,
@@ -157,6 +161,12 @@ impl Nldev {
         self.statistics.covered()
     }
 
+    /// The same, for a source that asks while this one runs elsewhere.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        self.statistics.coverage()
+    }
+
     /// Device events heard so far (0 where the kernel has no monitor). A number that grew says that devices, ports or
     /// their network devices are not what they were: worth looking before the next period.
     #[must_use]
@@ -209,9 +219,9 @@ impl Nldev {
     /// Lists the devices, emits those that are new or changed, and forgets those that are gone.
     fn list_devices(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         let Link::Open(conversation) = &mut self.link else { return };
-        let mut devices = Vec::new();
+        let mut devices: Vec<DeviceInfo> = Vec::new();
         let answer = conversation.dump(command::GET, &[], |message| {
-            devices.extend(DeviceInfo::read(message).filter(|device| (self.options.devices)(&device.name)));
+            devices.extend(DeviceInfo::read(message).filter(|device| (self.options.wanted)(&device.name)));
         });
         self.devices_due = now.saturating_add(self.options.qp_period);
         let complete = match &answer {
@@ -224,11 +234,9 @@ impl Nldev {
         self.devices_fault = answer.err().map(|fault| fault.to_string());
         if !complete {
             // Nothing counts as gone: the devices that were not listed stay.
-            for old in self.devices.drain(..) {
-                if !devices.iter().any(|device: &DeviceInfo| device.index == old.index) {
-                    devices.push(old);
-                }
-            }
+            let unlisted = self.devices.iter().filter(|old| !devices.iter().any(|new| new.index == old.index));
+            let unlisted: Vec<DeviceInfo> = unlisted.cloned().collect();
+            devices.extend(unlisted);
         }
         for device in &devices {
             if !self.devices.contains(device) {
@@ -251,7 +259,8 @@ impl Nldev {
             for fault in self.statistics.count_bound(conversation) {
                 count_overrun(&mut self.overruns, &fault);
             }
-            let spread = stretched(self.options.qp_period, self.statistics.bound(), self.options.max_bound_queries_per_s);
+            let spread =
+                stretched(self.options.qp_period, self.statistics.bound(), self.options.max_bound_queries_per_s);
             self.bound_due = now.saturating_add(spread);
         }
         let (faults, lost_a_port) = self.statistics.read(conversation, now, self.options.qp_period, emit);

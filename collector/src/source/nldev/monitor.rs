@@ -1,5 +1,5 @@
-//! `rdma monitor`'s events (`RDMA_NL_GROUP_NOTIFY`, Linux 6.13 and later): a device was registered, unregistered or
-//! renamed, a network device was attached to a port or detached.
+//! `rdma monitor`'s events (`RDMA_NL_GROUP_NOTIFY`, seen on Linux 6.12): a device was registered or unregistered, a
+//! network device was attached to a port or detached. Renames are told by later kernels only.
 //!
 //! The event itself is only the bell: what changed is asked afterwards, so a lost event costs nothing but time.
 
@@ -58,7 +58,7 @@ impl Monitor {
                 Err(error) => Some(format!("the monitor cannot be joined: {error}")),
             }
         } else {
-            Some("the kernel has no RDMA monitor (Linux 6.13 and later have one)".to_owned())
+            Some("the kernel has no RDMA monitor (Linux 6.12 and later have one)".to_owned())
         };
     }
 

@@ -62,7 +62,9 @@ mod tests {
         for path in [
             format!("12:memory:/docker/{ID}"),
             format!("0::/system.slice/docker-{ID}.scope"),
-            format!("0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod5f2c.slice/cri-containerd-{ID}.scope"),
+            format!(
+                "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod5f2c.slice/cri-containerd-{ID}.scope"
+            ),
             format!("11:pids:/kubepods/besteffort/pod0c5d1f3e-7a1b-4c2d-9e8f-0a1b2c3d4e5f/{ID}"),
             format!("0::/kubepods.slice/kubepods-pod1.slice/crio-{ID}.scope"),
             format!("0::/machine.slice/libpod-{ID}.scope/container"),

@@ -57,7 +57,14 @@ impl QpList {
     }
 
     /// Takes one entry of the list and emits it when it is new or its state, owner, port or peer is another.
-    pub(super) fn see(&mut self, device: &DeviceInfo, qp: QpInfo<'_>, owners: &mut Owners, now: Nanos, emit: &mut Emit<'_>) {
+    pub(super) fn see(
+        &mut self,
+        device: &DeviceInfo,
+        qp: QpInfo<'_>,
+        owners: &mut Owners,
+        now: Nanos,
+        emit: &mut Emit<'_>,
+    ) {
         let key = Key {
             device: device.index,
             qpn: qp.qpn,
@@ -122,10 +129,8 @@ impl QpList {
 }
 
 fn destroyed(device: &str, key: Key, known: Known, now: Nanos, emit: &mut Emit<'_>) {
-    let body = Body::Qp(Qp {
-        pid: known.pid,
-        ..identity(device, key.qpn, known.port, known.qp_type, QpEvent::Destroy)
-    });
+    let body =
+        Body::Qp(Qp { pid: known.pid, ..identity(device, key.qpn, known.port, known.qp_type, QpEvent::Destroy) });
     emit(&Observation { t: now, body });
 }
 

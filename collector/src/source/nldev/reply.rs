@@ -46,14 +46,14 @@ fn guid(value: u64) -> Option<String> {
 }
 
 /// One port as the kernel describes it now (`RDMA_NLDEV_CMD_PORT_GET`). Numbers are those of `enum ib_port_state` and
-/// `enum ib_port_phys_state` (include/rdma/ib_verbs.h).
+/// `enum ib_port_phys_state` (`include/rdma/ib_verbs.h`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortInfo {
     /// Device name.
     pub device: String,
     /// Port number, from 1.
     pub port: u32,
-    /// 1 DOWN, 2 INIT, 3 ARMED, 4 ACTIVE, 5 ACTIVE_DEFER; 0 when the driver says nothing.
+    /// 1 down, 2 init, 3 armed, 4 active, 5 active-defer; 0 when the driver says nothing.
     pub state: Option<u8>,
     /// 1 sleep, 2 polling, 3 disabled, 4 training, 5 link up, 6 error recovery, 7 PHY test.
     pub phys_state: Option<u8>,
@@ -136,7 +136,10 @@ pub(super) fn counters(message: Attributes<'_>) -> impl Iterator<Item = (&str, u
 
 /// The ports of the counters bound to QPs in one message of a `RDMA_NLDEV_CMD_STAT_GET` dump, one entry a counter.
 pub(super) fn bound_counters(message: Attributes<'_>) -> impl Iterator<Item = u32> {
-    message.nest(attr::STAT_COUNTER).entries(attr::STAT_COUNTER_ENTRY).map(|entry| entry.u32(attr::PORT_INDEX).unwrap_or(0))
+    message
+        .nest(attr::STAT_COUNTER)
+        .entries(attr::STAT_COUNTER_ENTRY)
+        .map(|entry| entry.u32(attr::PORT_INDEX).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //!   firmware commands a read. So their number is watched and the period grows with it.
 //! - It knows no counters of a whole device, only of ports, and answers EINVAL to all it does not know.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use crate::observation::{Body, CounterSource, Counters, Nanos, Observation, Pairs};
 use crate::source::Emit;
 
@@ -34,10 +36,27 @@ pub(super) enum State {
     Refused { reason: String, retry_at: Nanos },
 }
 
+/// Tells which devices' counters netlink gives, also from another thread.
+#[derive(Debug, Clone, Default)]
+pub struct Coverage(Arc<RwLock<Vec<String>>>);
+
+impl Coverage {
+    /// Every port of the device gave its counters at the last read.
+    #[must_use]
+    pub fn contains(&self, device: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(|covered| covered == device)
+    }
+
+    fn set(&self, devices: Vec<String>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = devices;
+    }
+}
+
 /// The ports' counters and how often they may be read.
 #[derive(Default)]
 pub(super) struct Statistics {
     pub(super) ports: Vec<PortStatistics>,
+    coverage: Coverage,
 }
 
 impl Statistics {
@@ -56,6 +75,15 @@ impl Statistics {
                 });
             }
         }
+        self.tell_coverage();
+    }
+
+    pub(super) fn coverage(&self) -> Coverage {
+        self.coverage.clone()
+    }
+
+    fn tell_coverage(&self) {
+        self.coverage.set(self.covered().into_iter().map(str::to_owned).collect());
     }
 
     /// Reads every port once and emits what came. Returns the faults that are no refusal, and whether a port that was
@@ -76,7 +104,8 @@ impl Statistics {
             let request = [(attr::DEV_INDEX, port.device_index), (attr::PORT_INDEX, port.port)];
             let mut names = 0;
             let answer = conversation.get(command::STAT_GET, &request, |message| {
-                let values: Pairs<'_, u64> = reply::counters(message).map(|(name, value)| (name.into(), value)).collect();
+                let values: Pairs<'_, u64> =
+                    reply::counters(message).map(|(name, value)| (name.into(), value)).collect();
                 names = values.len() as u64;
                 if values.is_empty() {
                     return;
@@ -102,6 +131,7 @@ impl Statistics {
             };
             faults.extend(answer.err().filter(|fault| !matches!(fault, Fault::Refused(_))));
         }
+        self.tell_coverage();
         (faults, lost_a_port)
     }
 
@@ -128,7 +158,8 @@ impl Statistics {
             }
             let request = [(attr::DEV_INDEX, port.device_index), (attr::STAT_RES, u32::from(attr::RES_QP))];
             let answer = conversation.dump(command::STAT_GET, &request, |message| {
-                port.bound += reply::bound_counters(message).filter(|bound| *bound == port.port || *bound == 0).count() as u64;
+                port.bound +=
+                    reply::bound_counters(message).filter(|bound| *bound == port.port || *bound == 0).count() as u64;
             });
             faults.extend(answer.err().filter(|fault| !matches!(fault, Fault::Refused(_))));
         }

@@ -37,8 +37,12 @@ pub(super) struct Dialogue {
     pub(super) exchanges: Vec<Exchange>,
 }
 
+/// The requests a stored dialogue was asked, as they were sent.
+pub(super) type Asked = Arc<Mutex<Vec<Vec<u8>>>>;
+
 /// Answers a request with the next stored exchange of the same request, or again with the last one.
 pub(super) struct Stored {
+    pub(super) asked: Asked,
     exchanges: Vec<Exchange>,
     played: HashMap<Vec<u8>, usize>,
     pending: Vec<io::Result<Vec<u8>>>,
@@ -46,7 +50,7 @@ pub(super) struct Stored {
 
 impl Stored {
     pub(super) fn new(exchanges: Vec<Exchange>) -> Self {
-        Self { exchanges, played: HashMap::new(), pending: Vec::new() }
+        Self { asked: Asked::default(), exchanges, played: HashMap::new(), pending: Vec::new() }
     }
 
     pub(super) fn read(json: &str) -> Self {
@@ -56,7 +60,12 @@ impl Stored {
     /// A transport on which these datagrams or errors arrive unasked.
     pub(super) fn arriving(mut items: Vec<io::Result<Vec<u8>>>) -> Self {
         items.reverse();
-        Self { exchanges: Vec::new(), played: HashMap::new(), pending: items }
+        Self { asked: Asked::default(), exchanges: Vec::new(), played: HashMap::new(), pending: items }
+    }
+
+    /// One more exchange.
+    pub(super) fn know(&mut self, exchange: Exchange) {
+        self.exchanges.push(exchange);
     }
 }
 
@@ -69,6 +78,7 @@ fn anonymous(request: &[u8]) -> Vec<u8> {
 
 impl Transport for Stored {
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.asked.lock().unwrap().push(request.to_vec());
         let key = anonymous(request);
         let same: Vec<&Exchange> = self.exchanges.iter().filter(|e| anonymous(&e.request) == key).collect();
         let played = self.played.entry(key).or_insert(0);
@@ -124,10 +134,18 @@ impl Transport for Recorder {
 }
 
 mod hex {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+    use std::fmt::Write as _;
+
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        let mut text = String::new();
+        for byte in bytes {
+            write!(text, "{byte:02x}").map_err(S::Error::custom)?;
+        }
+        serializer.serialize_str(&text)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
@@ -166,7 +184,12 @@ fn record_a_dialogue() {
         });
         println!("{}", String::from_utf8(lines).unwrap());
         println!("ports {:?}", source.ports());
-        println!("covered {:?} events {} after {:?}", source.covered_devices(), source.device_events(), started.elapsed());
+        println!(
+            "covered {:?} events {} after {:?}",
+            source.covered_devices(),
+            source.device_events(),
+            started.elapsed()
+        );
         println!("{}", serde_json::to_string(&source.availability()).unwrap());
         if let Ok(gate) = std::env::var("NLDEV_GATE") {
             let gate = format!("{gate}.{round}");

@@ -19,7 +19,7 @@ pub(super) const fn command_of(message_type: u16) -> u16 {
     message_type & 0x3ff
 }
 
-/// `RDMA_NL_GROUP_NOTIFY`: the multicast group of `rdma monitor` (Linux 6.13 and later).
+/// `RDMA_NL_GROUP_NOTIFY`: the multicast group of `rdma monitor` (Linux 6.12 and later).
 pub(super) const GROUP_NOTIFY: u32 = 4;
 
 /// `enum rdma_nldev_command`.
@@ -77,7 +77,7 @@ pub(super) const COUNTER_MODE_NONE: u32 = 0;
 /// `RDMA_DEVICE_TYPE_SMI`: a sub-device that only carries subnet management.
 pub(super) const DEVICE_TYPE_SMI: u8 = 1;
 
-/// The name `rdma` of iproute2 prints for an `enum ib_qp_type` value (include/rdma/ib_verbs.h); `None` for a value
+/// The name `rdma` of iproute2 prints for an `enum ib_qp_type` value (`include/rdma/ib_verbs.h`); `None` for a value
 /// that has none.
 pub(super) fn qp_type_name(qp_type: u8) -> Option<&'static str> {
     Some(match qp_type {
