@@ -29,9 +29,12 @@ pub(super) struct Closed {
 pub(super) fn open(proc: &Path) -> Link {
     let error = match transport::registered(proc) {
         Some(false) => io::Error::from_raw_os_error(EPROTONOSUPPORT),
-        Some(true) | None => match KernelSocket::open() {
-            Ok(socket) => return Link::Open(Conversation::new(Box::new(socket))),
-            Err(error) => error,
+        Some(true) | None => match (KernelSocket::open(), KernelSocket::open()) {
+            (Ok(questions), Ok(lists)) => {
+                let conversation = |socket| Conversation::new(Box::new(socket));
+                return Link::Open { questions: conversation(questions), lists: conversation(lists) };
+            }
+            (Err(error), _) | (_, Err(error)) => error,
         },
     };
     Link::Closed { reason: closed(&error), retry_at: 0 }

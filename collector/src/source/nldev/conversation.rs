@@ -63,11 +63,13 @@ pub(super) struct Conversation {
     transport: Box<dyn Transport>,
     sequence: u32,
     datagram: Vec<u8>,
+    dump: bool,
+    answer: Answer,
 }
 
 impl Conversation {
     pub(super) fn new(transport: Box<dyn Transport>) -> Self {
-        Self { transport, sequence: 0, datagram: Vec::new() }
+        Self { transport, sequence: 0, datagram: Vec::new(), dump: false, answer: Answer::default() }
     }
 
     /// Asks for one object and hands its attributes to `each`.
@@ -77,7 +79,8 @@ impl Conversation {
         attributes: &[(u16, u32)],
         each: impl FnMut(Attributes<'_>),
     ) -> Result<Answer, Fault> {
-        self.exchange(command, 0, attributes, each)
+        self.ask(command, 0, attributes)?;
+        self.whole(each)
     }
 
     /// Asks for all objects and hands each one's attributes to `each`, also those that came before a fault.
@@ -87,42 +90,57 @@ impl Conversation {
         attributes: &[(u16, u32)],
         each: impl FnMut(Attributes<'_>),
     ) -> Result<Answer, Fault> {
-        self.exchange(command, NLM_F_DUMP, attributes, each)
+        self.begin_dump(command, attributes)?;
+        self.whole(each)
     }
 
-    fn exchange(
-        &mut self,
-        command: u16,
-        flags: u16,
-        attributes: &[(u16, u32)],
-        each: impl FnMut(Attributes<'_>),
-    ) -> Result<Answer, Fault> {
-        self.sequence = self.sequence.wrapping_add(1).max(1);
-        self.transport.send(&request(command, flags, self.sequence, attributes))?;
-        let answer = self.answer(flags == NLM_F_DUMP, each);
-        if answer.as_ref().is_err_and(|fault| !matches!(fault, Fault::Refused(_))) {
-            self.drain();
+    /// Asks for all objects; [`Conversation::part`] takes the answer.
+    pub(super) fn begin_dump(&mut self, command: u16, attributes: &[(u16, u32)]) -> Result<(), Fault> {
+        self.ask(command, NLM_F_DUMP, attributes)
+    }
+
+    /// Takes the next datagram of the answer. `Some` when it was the last. The kernel goes on with a dump only as far
+    /// as it is read: who stops reading stops the queries as well.
+    pub(super) fn part(&mut self, mut each: impl FnMut(Attributes<'_>)) -> Result<Option<Answer>, Fault> {
+        let progress = self.next_datagram(&mut each);
+        if progress.as_ref().is_err_and(|fault| !matches!(fault, Fault::Refused(_))) {
+            self.abandon();
         }
-        answer
+        progress.map(|finished| finished.then_some(self.answer))
     }
 
-    fn answer(&mut self, dump: bool, mut each: impl FnMut(Attributes<'_>)) -> Result<Answer, Fault> {
-        let mut answer = Answer::default();
+    fn ask(&mut self, command: u16, flags: u16, attributes: &[(u16, u32)]) -> Result<(), Fault> {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        self.dump = flags == NLM_F_DUMP;
+        self.answer = Answer::default();
+        self.transport.send(&request(command, flags, self.sequence, attributes)).map_err(|error| {
+            self.abandon();
+            error.into()
+        })
+    }
+
+    fn whole(&mut self, mut each: impl FnMut(Attributes<'_>)) -> Result<Answer, Fault> {
+        loop {
+            if let Some(answer) = self.part(&mut each)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn next_datagram(&mut self, each: &mut dyn FnMut(Attributes<'_>)) -> Result<bool, Fault> {
         for _ in 0..FOREIGN_DATAGRAMS {
-            loop {
-                self.transport.receive(&mut self.datagram)?;
-                match read_datagram(&self.datagram, self.sequence, dump, &mut answer, &mut each)? {
-                    Progress::Finished => return Ok(answer),
-                    Progress::More => {}
-                    Progress::Foreign => break,
-                }
+            self.transport.receive(&mut self.datagram)?;
+            match read_datagram(&self.datagram, self.sequence, self.dump, &mut self.answer, each)? {
+                Progress::Finished => return Ok(true),
+                Progress::More => return Ok(false),
+                Progress::Foreign => {}
             }
         }
         Err(Fault::NoAnswer)
     }
 
-    /// Reads away what is left of a broken answer: as long as a dump is unfinished the kernel refuses the next one.
-    fn drain(&mut self) {
+    /// Reads away what is left of an answer: as long as a dump is unfinished the kernel refuses the next one.
+    pub(super) fn abandon(&mut self) {
         for _ in 0..FOREIGN_DATAGRAMS {
             match self.transport.receive(&mut self.datagram) {
                 Ok(()) => {}

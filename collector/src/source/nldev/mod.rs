@@ -5,7 +5,8 @@
 //! uapi          the interface's numbers          conversation  one request and its whole answer
 //! attribute     a message's attributes           reply         what an answer means
 //! transport     kernel socket or stored dialogue statistics    port counters, and bound counters that make them dear
-//! monitor       events without asking            qp_list, owner QPs, what changed, and whose they are
+//! monitor       events without asking            listing       the list of QPs, a part at a time
+//! qp_list       what changed in it               owner         whose a QP is
 //! availability  what is not seen, and why
 //! ```
 //!
@@ -16,6 +17,7 @@
 mod attribute;
 mod availability;
 mod conversation;
+mod listing;
 mod monitor;
 mod owner;
 mod qp_list;
@@ -38,8 +40,8 @@ use crate::observation::{Body, Device, Lost, Nanos, Observation, Text};
 use crate::source::{Availability, Emit, Source};
 
 use conversation::{Answer, Conversation, Fault};
+use listing::{Listing, QpGaps};
 use monitor::Monitor;
-use owner::Owners;
 use qp_list::QpList;
 use reply::DeviceInfo;
 use statistics::Statistics;
@@ -63,7 +65,7 @@ pub struct Options {
     pub statistics_period: Nanos,
     /// Time between two lists of the QPs and of the devices, ns.
     pub qp_period: Nanos,
-    /// Listing costs one driver query a QP: the period grows so that no more than this many are made in a second.
+    /// Listing costs one driver query a QP: no more than this many are made in a second, and the period grows with it.
     pub max_qp_queries_per_s: u64,
     /// Firmware commands in a second that counters bound to QPs may add; the counters' period grows with them.
     pub max_bound_queries_per_s: u64,
@@ -84,21 +86,13 @@ impl Default for Options {
 
 /// The way to the kernel.
 enum Link {
-    Open(Conversation),
-    /// Why there is none, and when to look again.
-    Closed {
-        reason: availability::Closed,
-        retry_at: Nanos,
+    Open {
+        questions: Conversation,
+        /// A socket of its own for the list of QPs: it may be in the middle of one while questions are asked.
+        lists: Conversation,
     },
-}
-
-/// What the last list of QPs did not tell.
-#[derive(Debug, Default)]
-struct QpGaps {
-    /// Devices whose list failed or was inconsistent, and why.
-    incomplete: Vec<(String, String)>,
-    /// Entries that could not be read.
-    odd: u64,
+    /// Why there is none, and when to look again.
+    Closed { reason: availability::Closed, retry_at: Nanos },
 }
 
 /// The RDMA netlink source.
@@ -112,6 +106,7 @@ pub struct Nldev {
     devices_fault: Option<String>,
     statistics: Statistics,
     qps: QpList,
+    listing: Option<Listing>,
     qp_gaps: QpGaps,
     devices_due: Nanos,
     statistics_due: Nanos,
@@ -140,6 +135,7 @@ impl Nldev {
             devices_fault: None,
             statistics: Statistics::default(),
             qps: QpList::default(),
+            listing: None,
             qp_gaps: QpGaps::default(),
             devices_due: 0,
             statistics_due: 0,
@@ -176,7 +172,7 @@ impl Nldev {
 
     /// The ports of the watched devices as the kernel describes them now.
     pub fn ports(&mut self) -> Vec<PortInfo> {
-        let Link::Open(conversation) = &mut self.link else { return Vec::new() };
+        let Link::Open { questions: conversation, .. } = &mut self.link else { return Vec::new() };
         let mut ports = Vec::new();
         for device in &self.devices {
             let answer = conversation.dump(command::PORT_GET, &[(attr::DEV_INDEX, device.index)], |message| {
@@ -191,7 +187,7 @@ impl Nldev {
 
     /// Asks what the RDMA subsystem can do, and joins the monitor where there is one.
     fn ask_system(&mut self) {
-        let Link::Open(conversation) = &mut self.link else { return };
+        let Link::Open { questions: conversation, .. } = &mut self.link else { return };
         let (mut netns_shared, mut monitored) = (None, false);
         let answer = conversation.get(command::SYS_GET, &[], |message| {
             netns_shared = message.u8(attr::SYS_NETNS_MODE).map(|mode| mode != 0);
@@ -218,7 +214,7 @@ impl Nldev {
 
     /// Lists the devices, emits those that are new or changed, and forgets those that are gone.
     fn list_devices(&mut self, now: Nanos, emit: &mut Emit<'_>) {
-        let Link::Open(conversation) = &mut self.link else { return };
+        let Link::Open { questions: conversation, .. } = &mut self.link else { return };
         let mut devices: Vec<DeviceInfo> = Vec::new();
         let answer = conversation.dump(command::GET, &[], |message| {
             devices.extend(DeviceInfo::read(message).filter(|device| (self.options.wanted)(&device.name)));
@@ -254,7 +250,7 @@ impl Nldev {
 
     /// Counts the bound counters when it is time, and reads the ports' counters.
     fn read_statistics(&mut self, now: Nanos, emit: &mut Emit<'_>) {
-        let Link::Open(conversation) = &mut self.link else { return };
+        let Link::Open { questions: conversation, .. } = &mut self.link else { return };
         if now >= self.bound_due {
             for fault in self.statistics.count_bound(conversation) {
                 count_overrun(&mut self.overruns, &fault);
@@ -278,49 +274,6 @@ impl Nldev {
         self.statistics_due = next(self.statistics_due, self.statistics_period, now);
     }
 
-    /// Counts the QPs, which costs nothing, and lists them unless the last list is too recent for their number.
-    fn list_qps(&mut self, now: Nanos, emit: &mut Emit<'_>) {
-        let Link::Open(conversation) = &mut self.link else { return };
-        let mut count = 0u64;
-        for device in &self.devices {
-            let answer = conversation.get(command::RES_GET, &[(attr::DEV_INDEX, device.index)], |message| {
-                count = count.saturating_add(reply::qp_count(message).unwrap_or(0));
-            });
-            if let Err(fault) = answer {
-                count_overrun(&mut self.overruns, &fault);
-            }
-        }
-        let count = count.max(self.qps.len() as u64);
-        self.qp_period = stretched(self.options.qp_period, count, self.options.max_qp_queries_per_s);
-        self.qps_due = next(self.qps_due, self.options.qp_period, now);
-        if self.qps_listed.is_some_and(|listed| now < listed.saturating_add(self.qp_period)) {
-            return;
-        }
-        self.qps_listed = Some(now);
-        let mut owners = Owners::below(&self.options.proc);
-        let mut gaps = QpGaps::default();
-        self.qps.begin();
-        for device in &self.devices {
-            let request = [(attr::DEV_INDEX, device.index)];
-            let answer = conversation.dump(command::RES_QP_GET, &request, |message| {
-                gaps.odd += reply::qps(message, |qp| self.qps.see(device, qp, &mut owners, now, emit));
-            });
-            match answer {
-                Ok(answer) => {
-                    self.qps.end(device, answer, now, emit);
-                    if answer.interrupted {
-                        gaps.incomplete.push((device.name.clone(), "the list changed while it was read".to_owned()));
-                    }
-                }
-                Err(fault) => {
-                    count_overrun(&mut self.overruns, &fault);
-                    gaps.incomplete.push((device.name.clone(), fault.to_string()));
-                }
-            }
-        }
-        self.qp_gaps = gaps;
-    }
-
     /// Tells of what the kernel could not hand over.
     fn tell_losses(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         let n = std::mem::take(&mut self.overruns);
@@ -342,7 +295,10 @@ impl Source for Nldev {
     fn due(&self) -> Nanos {
         match &self.link {
             Link::Closed { retry_at, .. } => *retry_at,
-            Link::Open(_) => self.devices_due.min(self.statistics_due).min(self.qps_due),
+            Link::Open { .. } => {
+                let list = self.listing.as_ref().map_or(self.qps_due, Listing::due);
+                self.devices_due.min(self.statistics_due).min(list)
+            }
         }
     }
 
@@ -356,9 +312,7 @@ impl Source for Nldev {
         if now >= self.statistics_due {
             self.read_statistics(now, emit);
         }
-        if now >= self.qps_due {
-            self.list_qps(now, emit);
-        }
+        self.list_qps(now, emit);
         self.tell_losses(now, emit);
     }
 

@@ -63,6 +63,11 @@ impl Stored {
         Self { asked: Asked::default(), exchanges: Vec::new(), played: HashMap::new(), pending: items }
     }
 
+    /// A second transport that knows the same exchanges and notes what it is asked with this one.
+    pub(super) fn beside(&self) -> Self {
+        Self { asked: Arc::clone(&self.asked), ..Self::new(self.exchanges.clone()) }
+    }
+
     /// One more exchange.
     pub(super) fn know(&mut self, exchange: Exchange) {
         self.exchanges.push(exchange);
@@ -111,18 +116,21 @@ impl Transport for Stored {
 struct Recorder {
     socket: KernelSocket,
     dialogue: Arc<Mutex<Dialogue>>,
+    current: usize,
 }
 
 impl Transport for Recorder {
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let exchange = Exchange { request: request.to_vec(), replies: Vec::new() };
-        self.dialogue.lock().unwrap().exchanges.push(exchange);
+        let exchanges = &mut self.dialogue.lock().unwrap().exchanges;
+        self.current = exchanges.len();
+        exchanges.push(exchange);
         self.socket.send(request)
     }
 
     fn receive(&mut self, datagram: &mut Vec<u8>) -> io::Result<()> {
         self.socket.receive(datagram)?;
-        if let Some(exchange) = self.dialogue.lock().unwrap().exchanges.last_mut() {
+        if let Some(exchange) = self.dialogue.lock().unwrap().exchanges.get_mut(self.current) {
             exchange.replies.push(Datagram(datagram.clone()));
         }
         Ok(())
@@ -165,23 +173,29 @@ fn record_a_dialogue() {
 
     let options = Options::default();
     let dialogue: Arc<Mutex<Dialogue>> = Arc::default();
+    let conversation = || {
+        let socket = KernelSocket::open().unwrap();
+        Conversation::new(Box::new(Recorder { socket, dialogue: Arc::clone(&dialogue), current: 0 }))
+    };
     let link = match availability::open(&options.proc) {
-        Link::Open(_) => Link::Open(Conversation::new(Box::new(Recorder {
-            socket: KernelSocket::open().unwrap(),
-            dialogue: Arc::clone(&dialogue),
-        }))),
+        Link::Open { .. } => Link::Open { questions: conversation(), lists: conversation() },
         closed @ Link::Closed { .. } => closed,
     };
     let mut source = Nldev::over(link, Monitor::default(), options);
     let started = std::time::Instant::now();
     for round in 0..std::env::var("NLDEV_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap()) {
-        let now = (1 + round * 5) * SECOND;
+        let mut now = (1 + round * 5) * SECOND;
         let mut lines = Vec::new();
-        source.poll(now, &mut |observation| {
-            lines.extend_from_slice(format!("{round} {} ", observation.body.type_name()).as_bytes());
-            observation.body.write_json(&mut lines).unwrap();
-            lines.push(b'\n');
-        });
+        loop {
+            source.poll(now, &mut |observation| {
+                lines.extend_from_slice(format!("{round} {} ", observation.body.type_name()).as_bytes());
+                observation.body.write_json(&mut lines).unwrap();
+                lines.push(b'\n');
+            });
+            let Some(listing) = &source.listing else { break };
+            println!("a step ended, the next is due {} ms later", (listing.due() - now) / 1_000_000);
+            now = listing.due();
+        }
         println!("{}", String::from_utf8(lines).unwrap());
         println!("ports {:?}", source.ports());
         println!(

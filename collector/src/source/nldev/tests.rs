@@ -42,7 +42,8 @@ impl Scene {
         let mut options = Options { proc: proc.path().to_owned(), ..Options::default() };
         change(&mut options);
         let asked = Asked::clone(&stored.asked);
-        let link = Link::Open(Conversation::new(Box::new(stored)));
+        let lists = Conversation::new(Box::new(stored.beside()));
+        let link = Link::Open { questions: Conversation::new(Box::new(stored)), lists };
         Self { source: Nldev::over(link, monitor, options), asked, _proc: proc }
     }
 
@@ -309,6 +310,39 @@ fn many_qps_are_counted_each_period_but_listed_less_often() {
     assert_eq!((scene.asked(command::RES_GET), scene.asked(command::RES_QP_GET)), (2, 1));
     scene.poll(11);
     assert_eq!((scene.asked(command::RES_GET), scene.asked(command::RES_QP_GET)), (3, 2));
+}
+
+/// A list of 600 QPs in two parts.
+fn long_list() -> Vec<Vec<u8>> {
+    let qps: Vec<(u32, u8, u32)> = (17..617).map(|qpn| (qpn, RTS, 41)).collect();
+    vec![qp_part(0, &qps[..550]), qp_part(0, &qps[550..]), done(0)]
+}
+
+#[test]
+fn a_long_list_is_read_in_steps_at_the_rate_allowed() {
+    let stored = Stored::new(vec![devices(&[(0, "a")]), qp_count(0, 600), qp_list(0, long_list())]);
+    let mut scene = Scene::over(stored, Monitor::default(), |options| options.max_qp_queries_per_s = 300);
+    assert_eq!(qp_events(&scene.poll(1)).len(), 550, "the step ends with the part that fills it");
+    assert_eq!(scene.source.due(), 2 * SECOND, "counters go on being read");
+    assert_eq!(qp_events(&scene.poll(2)).len(), 0, "550 queries at 300 a second are worth more than a second");
+    assert_eq!(qp_events(&scene.poll(3)).len(), 50);
+    assert_eq!(scene.asked(command::RES_QP_GET), 1);
+    assert_eq!(qp_events(&scene.poll(6)).len(), 0);
+    assert_eq!(scene.asked(command::RES_QP_GET), 2, "then the next list begins");
+}
+
+#[test]
+fn a_device_that_goes_while_its_list_is_read_leaves_no_qp() {
+    let event = message(command::MONITOR, 0, &[]);
+    let quiet = || Err(io::ErrorKind::WouldBlock.into());
+    let monitor = Monitor::over(Box::new(Stored::arriving(vec![quiet(), Ok(event)])));
+    let stored = Stored::new(vec![devices(&[(0, "a")]), devices(&[]), qp_count(0, 600), qp_list(0, long_list())]);
+    let mut scene = Scene::over(stored, monitor, |_| {});
+    assert_eq!(qp_events(&scene.poll(1)).len(), 550);
+    let gone = qp_events(&scene.poll(2));
+    assert_eq!(gone.len(), 550);
+    assert!(gone.iter().all(|event| event.ends_with("destroy ")));
+    assert_eq!((qp_events(&scene.poll(6)).len(), scene.source.qps.len()), (0, 0));
 }
 
 #[test]
