@@ -40,6 +40,11 @@ pub(super) fn open(proc: &Path) -> Link {
     Link::Closed { reason: closed(&error), retry_at: 0 }
 }
 
+/// This process lives in a PID namespace of its own; `false` when that cannot be told.
+pub(super) fn own_pid_namespace(proc: &Path) -> bool {
+    fs::read_link(proc.join("self/ns/pid")).is_ok_and(|namespace| namespace.as_os_str() != INITIAL_PID_NAMESPACE)
+}
+
 fn closed(error: &io::Error) -> Closed {
     if error.raw_os_error() == Some(EPROTONOSUPPORT) {
         return Closed {

@@ -102,6 +102,7 @@ pub struct Nldev {
     monitor: Monitor,
     /// `false` when the RDMA subsystem shows each network namespace its own devices only.
     netns_shared: Option<bool>,
+    own_pid_namespace: bool,
     devices: Vec<DeviceInfo>,
     devices_fault: Option<String>,
     statistics: Statistics,
@@ -131,6 +132,7 @@ impl Nldev {
             link,
             monitor,
             netns_shared: None,
+            own_pid_namespace: availability::own_pid_namespace(&options.proc),
             devices: Vec::new(),
             devices_fault: None,
             statistics: Statistics::default(),

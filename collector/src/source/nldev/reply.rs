@@ -14,9 +14,7 @@ pub(super) struct DeviceInfo {
     pub(super) fw: Option<String>,
     /// As sysfs prints it, `0011:2233:4455:6677`; absent when all zero.
     pub(super) node_guid: Option<String>,
-    /// `ib`, `roce`, `iw`, `opa` or `usnic`.
-    pub(super) protocol: Option<String>,
-    /// The device a sub-device was made from (Linux 6.11 and later).
+    /// The device a sub-device was made from (newer kernels).
     pub(super) parent: Option<String>,
     /// A sub-device that only carries subnet management.
     pub(super) smi: bool,
@@ -32,7 +30,6 @@ impl DeviceInfo {
             ports: attributes.u32(attr::PORT_INDEX).unwrap_or(0),
             fw: text(attr::FW_VERSION),
             node_guid: attributes.u64(attr::NODE_GUID).and_then(guid),
-            protocol: text(attr::DEV_PROTOCOL),
             parent: text(attr::PARENT_NAME),
             smi: attributes.u8(attr::DEV_TYPE) == Some(DEVICE_TYPE_SMI),
         })

@@ -1,5 +1,8 @@
 //! The source over stored dialogues: recorded ones for what kernels really say, built ones for what goes wrong.
 
+mod counters;
+mod qps;
+
 use std::fs;
 use std::io;
 
@@ -87,13 +90,6 @@ fn qp_events(all: &[Value]) -> Vec<String> {
     events
 }
 
-/// A device `a` (index 0) whose QP lists are these, one a poll.
-fn lists(replies: Vec<Vec<Vec<u8>>>) -> Vec<Exchange> {
-    let mut exchanges = vec![devices(&[(0, "a")]), qp_count(0, 2)];
-    exchanges.extend(replies.into_iter().map(|reply| qp_list(0, reply)));
-    exchanges
-}
-
 #[test]
 fn recorded_kernels_tell_devices_counters_and_qps() {
     for (kernel, dialogue) in RECORDED {
@@ -159,190 +155,6 @@ fn nothing_is_asked_about_a_device_that_is_filtered_out() {
     let asked = scene.asked.lock().unwrap();
     assert!(asked.len() >= 6);
     assert!(!asked.iter().any(|request| request[16..].starts_with(&index_of_rxea)));
-}
-
-#[test]
-fn the_owner_s_name_and_container_come_from_proc() {
-    let id = "3f4c1f0e9a7b52d88c6e0d1b2a394857f6e5d4c3b2a190887766554433221100";
-    let mut scene = Scene::of(lists(vec![vec![qp_part(0, &[(17, RTS, 41), (18, RTS, 42)]), done(0)]]));
-    let process = scene.source.options.proc.join("41");
-    fs::create_dir(&process).unwrap();
-    fs::write(process.join("comm"), "train.py\n").unwrap();
-    fs::write(process.join("cgroup"), format!("0::/kubepods.slice/cri-containerd-{id}.scope\n")).unwrap();
-    let all = scene.poll(1);
-    let qps = only(&all, "qp");
-    assert_eq!((&qps[0]["comm"], &qps[0]["container"]), (&"train.py".into(), &id.into()));
-    assert_eq!((&qps[1]["pid"], qps[1].get("comm"), qps[1].get("container")), (&42.into(), None, None));
-}
-
-#[test]
-fn only_new_and_changed_qps_are_emitted() {
-    let mut scene = Scene::of(lists(vec![
-        vec![qp_part(0, &[(17, RTR, 41), (18, RTS, 41)]), done(0)],
-        vec![qp_part(0, &[(17, RTS, 41), (18, RTS, 41)]), done(0)],
-        vec![qp_part(0, &[(17, RTS, 41), (18, RTS, 99)]), done(0)],
-        vec![qp_part(0, &[(17, RTS, 41), (18, RTS, 99), (19, RTS, 99)]), done(0)],
-    ]));
-    assert_eq!(qp_events(&scene.poll(1)), ["a/17 seen RTR", "a/18 seen RTS"]);
-    assert_eq!(qp_events(&scene.poll(6)), ["a/17 seen RTS"]);
-    assert_eq!(qp_events(&scene.poll(11)), ["a/18 seen RTS"], "another owner is another QP of the same number");
-    assert_eq!(qp_events(&scene.poll(16)), ["a/19 seen RTS"]);
-    assert_eq!(qp_events(&scene.poll(21)), [""; 0]);
-}
-
-#[test]
-fn from_an_interrupted_list_nothing_is_taken_as_gone() {
-    let mut scene = Scene::of(lists(vec![
-        vec![qp_part(0, &[(17, RTS, 41), (18, RTS, 41)]), done(0)],
-        vec![qp_part(INTERRUPTED, &[(18, RTS, 41)]), done(0)],
-        vec![qp_part(0, &[(18, RTS, 41)]), done(0)],
-    ]));
-    scene.poll(1);
-    assert_eq!(qp_events(&scene.poll(6)), [""; 0]);
-    assert!(scene.gap("QPs of a").unwrap().contains("changed while it was read"));
-    assert_eq!(qp_events(&scene.poll(11)), ["a/17 destroy "]);
-    assert_eq!(scene.gap("QPs of a"), None);
-}
-
-#[test]
-fn from_a_failed_list_nothing_is_taken_as_gone() {
-    let mut scene = Scene::of(lists(vec![
-        vec![qp_part(0, &[(17, RTS, 41), (18, RTS, 41)]), done(0)],
-        vec![qp_part(0, &[(18, RTS, 41)]), done(-22)],
-        vec![refusal(-22)],
-    ]));
-    scene.poll(1);
-    assert_eq!(qp_events(&scene.poll(6)), [""; 0]);
-    assert!(scene.gap("QPs of a").unwrap().contains("Invalid argument"));
-    assert_eq!(qp_events(&scene.poll(11)), [""; 0]);
-    assert_eq!(scene.source.availability().state, Seeing::Partial);
-}
-
-#[test]
-fn a_list_of_several_parts_must_miss_a_qp_twice() {
-    let parts = |first: &[(u32, u8, u32)]| vec![qp_part(0, first), qp_part(0, &[(19, RTS, 41)]), done(0)];
-    let mut scene = Scene::of(lists(vec![
-        parts(&[(17, RTS, 41), (18, RTS, 41)]),
-        parts(&[(17, RTS, 41)]),
-        parts(&[(17, RTS, 41), (18, RTS, 41)]),
-        parts(&[(17, RTS, 41)]),
-        parts(&[(17, RTS, 41)]),
-    ]));
-    scene.poll(1);
-    assert_eq!(qp_events(&scene.poll(6)), [""; 0]);
-    assert_eq!(qp_events(&scene.poll(11)), [""; 0], "it was only skipped");
-    assert_eq!(qp_events(&scene.poll(16)), [""; 0]);
-    assert_eq!(qp_events(&scene.poll(21)), ["a/18 destroy "]);
-}
-
-#[test]
-fn a_port_that_refuses_its_counters_is_left_to_sysfs_and_asked_again_later() {
-    let mut scene = Scene::of(vec![
-        devices(&[(0, "a"), (1, "b")]),
-        statistics(0, vec![counters(&[("rx_bytes", 7), ("RNR sent", 0)])]),
-        statistics(1, vec![refusal(-22)]),
-    ]);
-    let all = scene.poll(1);
-    let sets = only(&all, "counters");
-    assert_eq!(sets.len(), 1, "no set is made up for a port that gives none");
-    assert_eq!(sets[0]["values"], serde_json::json!({"rx_bytes": 7, "RNR sent": 0}));
-    assert_eq!(scene.source.covered_devices(), ["a"]);
-    let coverage = scene.source.coverage();
-    assert!(coverage.contains("a") && !coverage.contains("b"));
-    assert!(scene.gap("counters of b port 1").unwrap().contains("Invalid argument"));
-    let before = scene.asked(command::STAT_GET);
-    scene.poll(2);
-    assert_eq!(scene.asked(command::STAT_GET) - before, 1, "only the port that answers is asked each second");
-    scene.poll(6);
-    assert!(scene.asked(command::STAT_GET) - before > 2);
-}
-
-#[test]
-fn an_answer_without_counters_is_no_coverage() {
-    let mut scene = Scene::of(vec![devices(&[(0, "a")]), statistics(0, vec![counters(&[])])]);
-    assert_eq!(only(&scene.poll(1), "counters").len(), 0);
-    assert_eq!(scene.source.covered_devices(), [""; 0]);
-    assert!(scene.gap("counters of a port 1").unwrap().contains("no hardware counter"));
-}
-
-#[test]
-fn counters_bound_to_qps_stretch_the_period_and_say_so() {
-    let names: Vec<String> = (0..30).map(|i| format!("c{i}")).collect();
-    let values: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
-    let mut scene = Scene::of(vec![
-        devices(&[(0, "a")]),
-        statistics(0, vec![counters(&values)]),
-        counter_mode(0, 2),
-        bound(0, 100),
-    ]);
-    assert_eq!(only(&scene.poll(1), "counters").len(), 1);
-    let reason = scene.gap("counters in between").unwrap();
-    assert!(reason.contains("100 counters bound to QPs") && reason.contains("3000 firmware commands"), "{reason}");
-    assert!(reason.contains("every 3 s"), "{reason}");
-    assert_eq!(only(&scene.poll(2), "counters").len(), 0);
-    assert_eq!(only(&scene.poll(3), "counters").len(), 0);
-    assert_eq!(only(&scene.poll(4), "counters").len(), 1);
-}
-
-#[test]
-fn bound_counters_are_not_listed_where_the_mode_says_none() {
-    let mut scene = Scene::of(vec![
-        devices(&[(0, "a")]),
-        statistics(0, vec![counters(&[("rx_bytes", 7)])]),
-        counter_mode(0, 0),
-        bound(0, 100),
-    ]);
-    scene.poll(1);
-    assert_eq!(scene.asked(command::STAT_GET), 2, "the mode and the counters");
-    assert_eq!(scene.gap("counters in between"), None);
-}
-
-#[test]
-fn many_qps_are_counted_each_period_but_listed_less_often() {
-    let mut scene = Scene::of(vec![
-        devices(&[(0, "a")]),
-        qp_count(0, 20_000),
-        qp_list(0, vec![qp_part(0, &[(17, RTS, 41)]), done(0)]),
-    ]);
-    assert_eq!(qp_events(&scene.poll(1)), ["a/17 seen RTS"], "the first list is made at once");
-    assert!(scene.gap("QP changes in between").unwrap().contains("every 10 s"));
-    scene.poll(6);
-    assert_eq!((scene.asked(command::RES_GET), scene.asked(command::RES_QP_GET)), (2, 1));
-    scene.poll(11);
-    assert_eq!((scene.asked(command::RES_GET), scene.asked(command::RES_QP_GET)), (3, 2));
-}
-
-/// A list of 600 QPs in two parts.
-fn long_list() -> Vec<Vec<u8>> {
-    let qps: Vec<(u32, u8, u32)> = (17..617).map(|qpn| (qpn, RTS, 41)).collect();
-    vec![qp_part(0, &qps[..550]), qp_part(0, &qps[550..]), done(0)]
-}
-
-#[test]
-fn a_long_list_is_read_in_steps_at_the_rate_allowed() {
-    let stored = Stored::new(vec![devices(&[(0, "a")]), qp_count(0, 600), qp_list(0, long_list())]);
-    let mut scene = Scene::over(stored, Monitor::default(), |options| options.max_qp_queries_per_s = 300);
-    assert_eq!(qp_events(&scene.poll(1)).len(), 550, "the step ends with the part that fills it");
-    assert_eq!(scene.source.due(), 2 * SECOND, "counters go on being read");
-    assert_eq!(qp_events(&scene.poll(2)).len(), 0, "550 queries at 300 a second are worth more than a second");
-    assert_eq!(qp_events(&scene.poll(3)).len(), 50);
-    assert_eq!(scene.asked(command::RES_QP_GET), 1);
-    assert_eq!(qp_events(&scene.poll(6)).len(), 0);
-    assert_eq!(scene.asked(command::RES_QP_GET), 2, "then the next list begins");
-}
-
-#[test]
-fn a_device_that_goes_while_its_list_is_read_leaves_no_qp() {
-    let event = message(command::MONITOR, 0, &[]);
-    let quiet = || Err(io::ErrorKind::WouldBlock.into());
-    let monitor = Monitor::over(Box::new(Stored::arriving(vec![quiet(), Ok(event)])));
-    let stored = Stored::new(vec![devices(&[(0, "a")]), devices(&[]), qp_count(0, 600), qp_list(0, long_list())]);
-    let mut scene = Scene::over(stored, monitor, |_| {});
-    assert_eq!(qp_events(&scene.poll(1)).len(), 550);
-    let gone = qp_events(&scene.poll(2));
-    assert_eq!(gone.len(), 550);
-    assert!(gone.iter().all(|event| event.ends_with("destroy ")));
-    assert_eq!((qp_events(&scene.poll(6)).len(), scene.source.qps.len()), (0, 0));
 }
 
 #[test]
@@ -421,6 +233,17 @@ fn a_newer_kernel_has_a_monitor() {
     let mut scene = Scene::over(Stored::read(RECORDED[1].1), quiet(), |_| {});
     scene.poll(1);
     assert_eq!(scene.source.availability().missing, []);
+}
+
+#[test]
+fn in_a_pid_namespace_of_its_own_the_source_says_whose_owners_it_misses() {
+    for (namespace, told) in [("pid:[4026531836]", false), ("pid:[4026532210]", true)] {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir_all(proc.path().join("self/ns")).unwrap();
+        std::os::unix::fs::symlink(namespace, proc.path().join("self/ns/pid")).unwrap();
+        let scene = Scene::over(Stored::new(Vec::new()), quiet(), |options| options.proc = proc.path().to_owned());
+        assert_eq!(scene.gap("owners of QPs of other PID namespaces").is_some(), told, "{namespace}");
+    }
 }
 
 #[test]

@@ -57,7 +57,6 @@ pub(super) mod attr {
     pub(in super::super) const RES_KERN_NAME: u16 = 29;
     pub(in super::super) const NDEV_NAME: u16 = 51;
     pub(in super::super) const SYS_NETNS_MODE: u16 = 66;
-    pub(in super::super) const DEV_PROTOCOL: u16 = 67;
     pub(in super::super) const STAT_MODE: u16 = 74;
     pub(in super::super) const STAT_RES: u16 = 75;
     pub(in super::super) const STAT_COUNTER: u16 = 77;

@@ -3,7 +3,10 @@
 use std::io;
 
 use super::*;
-use crate::source::nldev::scene::{INTERRUPTED, MULTI, done, exchange, message, number, raw, refusal};
+use crate::source::nldev::reply;
+use crate::source::nldev::scene::{
+    INTERRUPTED, MULTI, counters, done, exchange, message, number, qp_part, raw, refusal,
+};
 use crate::source::nldev::stored::Stored;
 use crate::source::nldev::uapi::{attr, command};
 
@@ -113,4 +116,29 @@ fn after_an_overrun_the_next_request_meets_no_old_answer() {
     let answer = conversation.dump(command::GET, &[], |_| {});
     assert!(matches!(answer, Err(Fault::Overrun)), "{answer:?}");
     assert_eq!(conversation.get(command::SYS_GET, &[], |_| {}).unwrap(), Answer { interrupted: false, parts: 1 });
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_answer_can_panic_or_hang(
+        cut in 0usize..600,
+        changes in proptest::collection::vec((0usize..600, proptest::num::u8::ANY), 0..12),
+    ) {
+        let mut bytes = [qp_part(0, &[(17, 3, 41), (18, 2, 42)]), counters(&[("a", 1), ("b", 2)])].concat();
+        for (at, byte) in changes {
+            // The sequence number stays, or nothing would be read at all.
+            if let Some(place) = bytes.get_mut(at).filter(|_| !(8..12).contains(&at)) {
+                *place = byte;
+            }
+        }
+        bytes.truncate(bytes.len().saturating_sub(cut));
+        let mut conversation = Conversation::new(Box::new(Stored::arriving(vec![Ok(bytes)])));
+        let mut read = 0;
+        let _ = conversation.dump(command::RES_QP_GET, &[], |message| {
+            reply::qps(message, |_| read += 1);
+            read += reply::counters(message).count() + reply::bound_counters(message).count();
+            read += usize::from(reply::qp_count(message).is_some() || reply::PortInfo::read(message).is_some());
+        });
+        proptest::prop_assert!(read <= 600);
+    }
 }
