@@ -136,8 +136,7 @@ impl Nldev {
                 fix: Some("run in the network namespace of the device".to_owned()),
             });
         }
-        if fs::read_link(self.options.proc.join("self/ns/pid")).is_ok_and(|ns| ns.as_os_str() != INITIAL_PID_NAMESPACE)
-        {
+        if self.own_pid_namespace {
             gaps.push(Missing {
                 what: "owners of QPs of other PID namespaces".to_owned(),
                 reason:
