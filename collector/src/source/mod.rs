@@ -6,6 +6,7 @@
 pub mod files;
 pub mod pcie;
 pub mod sysfs;
+pub mod nldev;
 
 use std::os::fd::BorrowedFd;
 

@@ -1,0 +1,131 @@
+//! Datagrams as the kernel builds them, for tests of what no recorded dialogue shows.
+
+use super::conversation::request;
+use super::stored::{Datagram, Exchange};
+use super::uapi::{attr, command, message_type};
+
+pub(super) const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
+pub(super) const MULTI: u16 = netlink_packet_core::NLM_F_MULTIPART;
+pub(super) const INTERRUPTED: u16 = netlink_packet_core::NLM_F_DUMP_INTR;
+
+pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = u16::try_from(value.len() + 4).unwrap().to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+pub(super) fn number(kind: u16, value: u32) -> Vec<u8> {
+    attribute(kind, &value.to_ne_bytes())
+}
+
+pub(super) fn text(kind: u16, value: &str) -> Vec<u8> {
+    attribute(kind, format!("{value}\0").as_bytes())
+}
+
+pub(super) fn raw(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = u32::try_from(payload.len() + 16).unwrap().to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend(0u32.to_ne_bytes());
+    bytes.extend(payload);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+pub(super) fn message(command: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
+    raw(message_type(command), flags, 1, payload)
+}
+
+/// The end of a dump: 0, or a negative errno.
+pub(super) fn done(code: i32) -> Vec<u8> {
+    raw(netlink_packet_core::NLMSG_DONE, MULTI, 1, &code.to_ne_bytes())
+}
+
+/// A refusal with a negative errno; it quotes the header it refuses.
+pub(super) fn refusal(code: i32) -> Vec<u8> {
+    raw(netlink_packet_core::NLMSG_ERROR, 0, 1, &[&code.to_ne_bytes()[..], &[0; 16]].concat())
+}
+
+pub(super) fn exchange(command: u16, flags: u16, attributes: &[(u16, u32)], replies: Vec<Vec<u8>>) -> Exchange {
+    Exchange { request: request(command, flags, 0, attributes), replies: replies.into_iter().map(Datagram).collect() }
+}
+
+/// The list of devices.
+pub(super) fn devices(list: &[(u32, &str)]) -> Exchange {
+    let messages: Vec<Vec<u8>> = list
+        .iter()
+        .map(|(index, name)| {
+            let guid = attribute(attr::NODE_GUID, &(0x0011_2233_4455_6600 + u64::from(*index)).to_ne_bytes());
+            let parts =
+                [number(attr::DEV_INDEX, *index), text(attr::DEV_NAME, name), number(attr::PORT_INDEX, 1), guid];
+            message(command::GET, MULTI, &parts.concat())
+        })
+        .collect();
+    exchange(command::GET, DUMP, &[], vec![messages.concat(), done(0)])
+}
+
+pub(super) fn statistics(index: u32, replies: Vec<Vec<u8>>) -> Exchange {
+    exchange(command::STAT_GET, 0, &[(attr::DEV_INDEX, index), (attr::PORT_INDEX, 1)], replies)
+}
+
+pub(super) fn counters(values: &[(&str, u64)]) -> Vec<u8> {
+    let entries: Vec<u8> = values
+        .iter()
+        .flat_map(|(name, value)| {
+            let value = attribute(attr::STAT_HWCOUNTER_ENTRY_VALUE, &value.to_ne_bytes());
+            let entry = [text(attr::STAT_HWCOUNTER_ENTRY_NAME, name), value].concat();
+            attribute(0x8000 | attr::STAT_HWCOUNTER_ENTRY, &entry)
+        })
+        .collect();
+    message(command::STAT_GET, 0, &attribute(0x8000 | attr::STAT_HWCOUNTERS, &entries))
+}
+
+pub(super) fn counter_mode(index: u32, mode: u32) -> Exchange {
+    let question = [
+        (attr::DEV_INDEX, index),
+        (attr::PORT_INDEX, 1),
+        (attr::STAT_MODE, 0),
+        (attr::STAT_RES, u32::from(attr::RES_QP)),
+    ];
+    exchange(command::STAT_GET, 0, &question, vec![message(command::STAT_GET, 0, &number(attr::STAT_MODE, mode))])
+}
+
+pub(super) fn bound(index: u32, count: usize) -> Exchange {
+    let entry = attribute(attr::STAT_COUNTER_ENTRY, &number(attr::PORT_INDEX, 1));
+    let table = attribute(attr::STAT_COUNTER, &entry.repeat(count));
+    let question = [(attr::DEV_INDEX, index), (attr::STAT_RES, u32::from(attr::RES_QP))];
+    exchange(command::STAT_GET, DUMP, &question, vec![message(command::STAT_GET, MULTI, &table), done(0)])
+}
+
+pub(super) fn qp_count(index: u32, count: u64) -> Exchange {
+    let curr = attribute(attr::RES_SUMMARY_ENTRY_CURR, &count.to_ne_bytes());
+    let entry = attribute(attr::RES_SUMMARY_ENTRY, &[text(attr::RES_SUMMARY_ENTRY_NAME, "qp"), curr].concat());
+    let summary = attribute(attr::RES_SUMMARY, &entry);
+    exchange(command::RES_GET, 0, &[(attr::DEV_INDEX, index)], vec![message(command::RES_GET, 0, &summary)])
+}
+
+/// One part of a list of RC QPs: number, state, pid.
+pub(super) fn qp_part(flags: u16, qps: &[(u32, u8, u32)]) -> Vec<u8> {
+    let entries: Vec<u8> = qps
+        .iter()
+        .flat_map(|(qpn, state, pid)| {
+            let entry = [
+                number(attr::PORT_INDEX, 1),
+                number(attr::RES_LQPN, *qpn),
+                number(attr::RES_RQPN, qpn + 1000),
+                attribute(attr::RES_TYPE, &[2]),
+                attribute(attr::RES_STATE, &[*state]),
+                number(attr::RES_PID, *pid),
+            ];
+            attribute(attr::RES_QP_ENTRY, &entry.concat())
+        })
+        .collect();
+    message(command::RES_QP_GET, MULTI | flags, &attribute(attr::RES_QP, &entries))
+}
+
+pub(super) fn qp_list(index: u32, replies: Vec<Vec<u8>>) -> Exchange {
+    exchange(command::RES_QP_GET, DUMP, &[(attr::DEV_INDEX, index)], replies)
+}
