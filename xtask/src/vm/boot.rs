@@ -160,9 +160,8 @@ pub(crate) fn boot(
     };
     progress.print(console)?;
     drop(machine);
-    let said = fs::read_to_string(&errors)?;
-    if !said.trim().is_empty() {
-        println!("QEMU: {}", said.trim_end());
+    if !progress.completed {
+        println!("QEMU said: {}", fs::read_to_string(&errors)?.trim_end());
     }
     Ok(match (ended, progress.completed) {
         (_, true) => Ending::Completed,
