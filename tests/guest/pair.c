@@ -1,7 +1,7 @@
 // link: -libverbs -lpthread
 // pair DEVICE GID_INDEX PEER_DEVICE PEER_GID_INDEX [KEY=VALUE…]: a reliable connection between two devices, both ends in
 // this process; writes over it until the time is over or the connection breaks. Keys: seconds=5 size=4096 depth=8
-// timeout=14 retry=3 pause_us=0. Prints what happens as lines of JSON, each with `t`, CLOCK_MONOTONIC nanoseconds:
+// timeout=14 retry=3 pause_us=0 same_qpn=0 (1: both ends get the same QPN). Prints what happens as lines of JSON, each with `t`, CLOCK_MONOTONIC nanoseconds:
 // "connected" (both QPNs), "async" (an asynchronous event), "error" (the first failed completion of either end), "state"
 // (both ends after that), "end" (the account). Exit code 0: all well; 3: the connection broke.
 #include <infiniband/verbs.h>
@@ -64,7 +64,7 @@ static void *async_events(void *argument) {
     return NULL;
 }
 
-static void open_end(struct end *end, int size, int depth) {
+static void open_end(struct end *end, int size) {
     int count;
     struct ibv_device **devices = ibv_get_device_list(&count);
     for (int i = 0; i < count; i++)
@@ -75,26 +75,44 @@ static void open_end(struct end *end, int size, int depth) {
     size_t room = ((size_t)size + 4095) & ~4095UL;
     char *memory = aligned_alloc(4096, room);
     end->pd = ibv_alloc_pd(end->context);
-    end->cq = ibv_create_cq(end->context, depth + 16, NULL, NULL, 0);
+    end->cq = ibv_create_cq(end->context, 256, NULL, NULL, 0);
     if (!memory || !end->pd || !end->cq || ibv_query_gid(end->context, 1, end->gid_index, &end->gid))
         die("set-up");
     memset(memory, 1, room);
     end->mr = ibv_reg_mr(end->pd, memory, (size_t)size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (!end->mr)
+        die("set-up");
+    pthread_t thread;
+    pthread_create(&thread, NULL, async_events, end);
+}
+
+static void create_qp(struct end *end, int depth) {
     struct ibv_qp_init_attr attributes = {
         .send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
         .cap = {.max_send_wr = (uint32_t)depth, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
     end->qp = ibv_create_qp(end->pd, &attributes);
-    if (!end->mr || !end->qp)
-        die("set-up");
-    // A receive that no write consumes: it is flushed when this end breaks, which is how this end learns of it.
-    struct ibv_sge piece = {(uintptr_t)memory, (uint32_t)size, end->mr->lkey};
-    struct ibv_recv_wr request = {.sg_list = &piece, .num_sge = 1}, *bad;
-    pthread_t thread;
-    pthread_create(&thread, NULL, async_events, end);
+    if (!end->qp)
+        die("create_qp");
+}
+
+// Replaces the end with the lower QPN until both have the same; devices number their queue pairs upwards.
+static void level(struct end *a, struct end *b, int depth) {
+    for (int tries = 0; a->qp->qp_num != b->qp->qp_num; tries++) {
+        struct end *lower = a->qp->qp_num < b->qp->qp_num ? a : b;
+        if (tries == 100000 || ibv_destroy_qp(lower->qp))
+            die("same_qpn");
+        create_qp(lower, depth);
+    }
+}
+
+static void initialise(struct end *end) {
     struct ibv_qp_attr init = {
         .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
     if (ibv_modify_qp(end->qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
         die("INIT");
+    // A receive that no write consumes: it is flushed when this end breaks, which is how this end learns of it.
+    struct ibv_sge piece = {(uintptr_t)end->mr->addr, (uint32_t)end->mr->length, end->mr->lkey};
+    struct ibv_recv_wr request = {.sg_list = &piece, .num_sge = 1}, *bad;
     if (ibv_post_recv(end->qp, &request, &bad))
         die("post_recv");
 }
@@ -148,8 +166,14 @@ int main(int argc, char **argv) {
     int size = option(argc, argv, "size", 4096), depth = option(argc, argv, "depth", 8);
     int pause_us = option(argc, argv, "pause_us", 0);
     long long limit = option(argc, argv, "seconds", 5) * 1000000000LL;
-    open_end(&a, size, depth);
-    open_end(&b, size, depth);
+    open_end(&a, size);
+    open_end(&b, size);
+    create_qp(&a, depth);
+    create_qp(&b, depth);
+    if (option(argc, argv, "same_qpn", 0))
+        level(&a, &b, depth);
+    initialise(&a);
+    initialise(&b);
     connect_end(&a, &b, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3));
     connect_end(&b, &a, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3));
     say("connected", "\"pid\":%d,\"device\":\"%s\",\"qpn\":%u,\"peer_device\":\"%s\",\"peer_qpn\":%u", getpid(), a.device,
