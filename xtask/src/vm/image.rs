@@ -22,7 +22,7 @@ use crate::command;
 /// What the guest's programs come from; apt adds what these depend on. The first line is what minimal images lack.
 #[rustfmt::skip]
 const PACKAGES: &[&str] = &[
-    "bash", "coreutils", "findutils", "grep", "gzip", "hostname", "libc-bin", "mawk", "mount", "sed", "util-linux",
+    "bash", "coreutils", "diffutils", "findutils", "grep", "gzip", "hostname", "libc-bin", "mawk", "mount", "sed", "util-linux",
     "busybox-static", "kmod", "pciutils", "procps", "python3-minimal", "strace",
     "ncurses-base", "ncurses-bin", "tmux",
     "bpftool", "ethtool", "iproute2", "iputils-ping", "nftables", "tcpdump",
