@@ -1,0 +1,42 @@
+# Traffic whose numbers the programs themselves tell, while `rdmascope record` watches.
+# order: 20
+# timeout: 240
+# needs: rdmascope
+
+fabric || fail 'the fabric did not come up'
+record_start
+snapshot start
+
+# run NAME PROGRAM SIZE ITERATIONS QPS: perftest, and what it was asked for in `runs.jsonl`. Each QP of the client posts
+# ITERATIONS work requests of SIZE bytes.
+run() {
+  step "$1"
+  perftest "$1" "$2" -s "$3" -n "$4" -q "$5" || { cat "$1".*; fail "$1"; }
+  echo "{\"name\":\"$1\",\"program\":\"$2\",\"device\":\"rxea\",\"size\":$3,\"iterations\":$4,\"qps\":$5}" >> runs.jsonl
+}
+run write1 ib_write_bw 4096 1000 1
+run write4 ib_write_bw 65536 100 4
+run send1 ib_send_bw 4096 1000 1
+run send4 ib_send_bw 65536 100 4
+
+step 'two threads on one QP while others come and go'
+: > threads.jsonl
+# run_threads DEVICE PEER POSTS
+run_threads() {
+  threads "$1" "$(gid_index "$1")" "$2" "$(gid_index "$2")" "$3" >> threads.jsonl || { cat threads.jsonl; fail "threads on $1"; }
+}
+run_threads rxea rxeb 2000
+run_threads rxec rxec 2000
+cat threads.jsonl
+
+step 'the same QPN on both devices'
+pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=5 pause_us=2000 same_qpn=1 > same_qpn.jsonl 2>&1 &
+connection=$!
+wait_for 10 grep -q connected same_qpn.jsonl || { cat same_qpn.jsonl; fail 'pair did not connect'; }
+snapshot same_qpn
+wait $connection || { cat same_qpn.jsonl; fail "pair: exit code $?"; }
+cat same_qpn.jsonl
+
+snapshot end
+record_stop
+cat record.err 2>/dev/null || true

@@ -1,0 +1,67 @@
+# The screens in a real terminal: `rdmascope` in tmux with traffic, keys, and what is left of the terminal afterwards.
+# order: 40
+# timeout: 240
+# needs: rdmascope
+
+rdmascope --version > rdmascope.version 2>&1 && [ -s rdmascope.version ] || skip 'rdmascope says no version: not built, or a placeholder'
+fabric || fail 'the fabric did not come up'
+pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=220 pause_us=2000 > pair.jsonl 2>&1 &
+
+export LC_ALL=C.UTF-8
+t() { tmux -u -L bench "$@"; }
+# capture FILE: the pane as text, and with its colours in FILE.ansi.
+capture() { t capture-pane -p > "$1"; t capture-pane -p -e > "$1.ansi"; }
+shows_more_than() { [ "$(t capture-pane -p | grep -c '[^ ]')" -gt "$1" ]; }
+differs_from() { ! t capture-pane -p | cmp -s - "$1"; }
+
+# session NAME COLUMNS ROWS: a shell in a new tmux of that size, which runs the program and notes what it leaves.
+session() {
+  mkdir -p "$1"
+  cat > "$1/run" <<RUN
+stty -g > $1/stty.before
+rdmascope 2> $1/stderr
+echo \$? > $1/rc
+stty -g > $1/stty.after
+RUN
+  t -f /dev/null new-session -d -x "$2" -y "$3" bash --norc
+  t set -g status off
+  t resize-window -x "$2" -y "$3"
+  t send-keys "bash $1/run" Enter
+  # An old terminal shows the command's line and nothing else; the program fills the screen.
+  wait_for 20 shows_more_than 5 || { capture "$1/nothing"; fail "$1: no screen after 20 s"; }
+}
+
+# over NAME: the program has ended with 0, and the terminal is as it was.
+over() {
+  wait_for 10 test -s "$1/stty.after" || { capture "$1/hanging"; fail "$1: rdmascope does not end"; }
+  capture "$1/after"
+  t display-message -p '{"alternate_screen":#{alternate_on},"cursor_shown":#{cursor_flag},"mouse":#{mouse_any_flag}}' > "$1/terminal.json"
+  t kill-server
+  [ "$(cat "$1/rc")" = 0 ] || { cat "$1/stderr"; fail "$1: exit code $(cat "$1/rc")"; }
+  cmp "$1/stty.before" "$1/stty.after" || fail "$1: the terminal's settings changed"
+  grep -q '"alternate_screen":0,"cursor_shown":1,"mouse":0' "$1/terminal.json" || { cat "$1/terminal.json"; fail "$1: the terminal is not restored"; }
+}
+
+panes() {
+  capture "$1/start"
+  local last=$1/start key
+  for key in 1 3 5 9; do
+    t send-keys $key
+    wait_for 5 differs_from "$last" || echo "$1: key $key changed nothing"
+    capture "$1/pane$key"
+    last=$1/pane$key
+  done
+}
+
+for size in 120x40 80x24; do
+  step "$size, ended by q"
+  session "$size" "${size%x*}" "${size#*x}"
+  panes "$size"
+  t send-keys q
+  over "$size"
+done
+
+step 'ended by SIGTERM'
+session term 120 40
+pkill -TERM -x rdmascope || fail 'no process to end'
+over term

@@ -1,0 +1,112 @@
+//! `cargo xtask test`: every test there is, and one line that counts them.
+//!
+//! 1. the host's packages, where they may be installed;
+//! 2. `cargo test` for the workspace;
+//! 3. the payloads on every kernel, then the assertions over what they left (`tests/tests/vm.rs`), which find the results
+//!    by the environment variable [`RESULTS`] and skip without it.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, pipe};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::counts::{Counts, Reader};
+use crate::debian::{self, TEST_PACKAGES};
+use crate::stage::stage;
+use crate::vm::{self, Outcome};
+use crate::{command, workspace};
+
+/// The environment variable that names the folder of the guests' results.
+const RESULTS: &str = "RDMASCOPE_VM_RESULTS";
+/// The test program that asserts over them, as cargo names it.
+const VM_ASSERTIONS: &str = "tests/vm.rs";
+
+/// Arguments of `cargo xtask test`.
+#[derive(Args, Default)]
+pub(crate) struct Arguments {
+    /// Leaves out the virtual machine; its tests count as skipped
+    #[arg(long)]
+    no_vm: bool,
+}
+
+/// Runs every test. An error if one failed, or was skipped where `CI` is `true`.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    // Without the packages some tests skip or fail, and say so themselves: the others still run.
+    if let Err(error) = stage("set-up", || debian::ensure(&TEST_PACKAGES.iter().collect::<Vec<_>>())) {
+        println!("{error:#}");
+    }
+    let guests = if arguments.no_vm { Some("--no-vm was given".to_owned()) } else { vm::unavailable() };
+    let mut counts = Counts::default();
+    let (host, assertions) =
+        stage("cargo test", || cargo_test(["--workspace"], Reader::setting_aside(VM_ASSERTIONS), None))?;
+    counts += host;
+    match guests {
+        None => counts += stage("virtual machines", in_guests)?,
+        Some(reason) => {
+            println!("skipped: virtual machines: {reason}");
+            counts += assertions;
+            counts.skipped += 1;
+        }
+    }
+    println!("{counts}");
+    if counts.failed > 0 {
+        bail!("{} tests failed", counts.failed);
+    }
+    if counts.skipped > 0 && env::var_os("CI").is_some_and(|value| value == "true") {
+        bail!("{} tests were skipped, which CI does not allow", counts.skipped);
+    }
+    Ok(())
+}
+
+/// The payloads, each a test on each kernel, and the assertions over their results.
+fn in_guests() -> Result<Counts> {
+    let mut counts = Counts::default();
+    for run in vm::run_all()? {
+        match run.outcome {
+            Outcome::Passed => counts.passed += 1,
+            Outcome::Failed(_) => counts.failed += 1,
+            Outcome::Skipped(_) => counts.skipped += 1,
+        }
+    }
+    if workspace::root().join("tests").join(VM_ASSERTIONS).exists() {
+        let arguments = ["--package", "end-to-end", "--test", "vm"];
+        let (assertions, _) = stage("assertions over the guests' results", || {
+            cargo_test(arguments, Reader::default(), Some(vm::results_directory().into()))
+        })?;
+        counts += assertions;
+    }
+    Ok(counts)
+}
+
+/// Runs `cargo test` to the end whatever fails, shows what it prints, and counts.
+fn cargo_test<const N: usize>(
+    arguments: [&str; N],
+    mut reader: Reader,
+    results: Option<OsString>,
+) -> Result<(Counts, Counts)> {
+    // One pipe for both streams: cargo names the test program on one, the program prints its tests on the other.
+    let (output, writer) = pipe()?;
+    let mut cargo = command::cargo(["test", "--no-fail-fast"]);
+    cargo.args(arguments).args(["--", "--show-output"]).env_remove(RESULTS);
+    cargo.stdout(writer.try_clone()?).stderr(writer);
+    if let Some(results) = results {
+        cargo.env(RESULTS, results);
+    }
+    let mut running = cargo.spawn().context("cannot start cargo")?;
+    // The command holds our copies of the pipe's writing end; the output ends once they are closed.
+    drop(cargo);
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        reader.line(&line);
+    }
+    let status = running.wait()?;
+    let (mut counts, aside) = reader.finish();
+    if !status.success() && counts.failed + aside.failed == 0 {
+        println!("cargo test failed although no test did: {status}");
+        counts.failed += 1;
+    }
+    Ok((counts, aside))
+}

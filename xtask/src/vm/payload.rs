@@ -1,0 +1,159 @@
+//! What runs in the guest: the scripts and C programs of `tests/guest/`, and the product.
+//!
+//! A payload is `tests/guest/NAME.sh`. Comment lines at its head say what it needs:
+//! `# order: N` (payloads run in this order), `# timeout: SECONDS`, and `# needs: rdmascope`.
+//! `lib.sh` holds what the scripts share. Every `*.c` is compiled on the host; `// link: -l…` names its libraries.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::cpio::Archive;
+use crate::{command, workspace};
+
+const SHARED: &str = "lib.sh";
+const DEFAULT_ORDER: u32 = 100;
+const DEFAULT_TIMEOUT_S: u64 = 120;
+const INIT: &str = include_str!("init.sh");
+
+/// One payload.
+pub(crate) struct Payload {
+    pub(crate) name: String,
+    /// Its limit in the guest, in seconds.
+    pub(crate) timeout_s: u64,
+    order: u32,
+    needs_product: bool,
+}
+
+impl Payload {
+    fn read(name: &str, script: &str) -> Result<Self> {
+        let header = |key: &str| {
+            script
+                .lines()
+                .take_while(|line| line.starts_with('#'))
+                .find_map(|line| line.strip_prefix("# ")?.strip_prefix(key)?.strip_prefix(": "))
+        };
+        let number = |key: &str, default: u64| {
+            let Some(value) = header(key) else { return Ok(default) };
+            value.trim().parse().with_context(|| format!("`{key}: {value}` in {name}.sh is no number"))
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            timeout_s: number("timeout", DEFAULT_TIMEOUT_S)?,
+            order: u32::try_from(number("order", DEFAULT_ORDER.into())?).unwrap_or(u32::MAX),
+            needs_product: header("needs")
+                .is_some_and(|needs| needs.split_whitespace().any(|need| need == "rdmascope")),
+        })
+    }
+}
+
+/// Where scripts and programs of the guest are kept.
+fn sources() -> PathBuf {
+    workspace::root().join("tests/guest")
+}
+
+/// The payloads called `names`, or all, in the order they run.
+pub(crate) fn select(names: &[String]) -> Result<Vec<Payload>> {
+    let mut payloads = Vec::new();
+    for path in files_of_kind("sh")? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if path.file_name().is_some_and(|file| file != SHARED) {
+            payloads.push(Payload::read(&name, &fs::read_to_string(&path)?)?);
+        }
+    }
+    payloads.sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
+    let known: Vec<_> = payloads.iter().map(|payload| payload.name.clone()).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        bail!("there is no payload `{unknown}`; there are: {}", known.join(", "));
+    }
+    payloads.retain(|payload| names.is_empty() || names.contains(&payload.name));
+    Ok(payloads)
+}
+
+/// Builds what the payloads need and writes the archive that puts it all into `/payload` of the guest.
+pub(crate) fn pack(payloads: &[Payload], extra: &[PathBuf], work: &Path) -> Result<Vec<u8>> {
+    let mut archive = Archive::new(Vec::new());
+    archive.directory("payload")?;
+    archive.file("payload/init.sh", INIT.as_bytes())?;
+    let order: Vec<_> = payloads.iter().map(|payload| format!("{} {}\n", payload.name, payload.timeout_s)).collect();
+    archive.file("payload/order", order.concat().as_bytes())?;
+    archive.copy(&format!("payload/{SHARED}"), &sources().join(SHARED))?;
+    for payload in payloads {
+        let script = format!("{}.sh", payload.name);
+        archive.copy(&format!("payload/{script}"), &sources().join(&script))?;
+    }
+    for source in files_of_kind("c")? {
+        let program = compile(&source, work)?;
+        archive.copy(&format!("payload/{}", file_name(&program)), &program)?;
+    }
+    if payloads.iter().any(|payload| payload.needs_product) {
+        archive.copy("payload/rdmascope", &build_product()?)?;
+    }
+    for path in extra {
+        archive.copy(&format!("payload/{}", file_name(path)), path)?;
+    }
+    Ok(archive.finish()?)
+}
+
+fn files_of_kind(extension: &str) -> Result<Vec<PathBuf>> {
+    let directory = sources();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&directory).with_context(|| format!("cannot list {}", directory.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn compile(source: &Path, work: &Path) -> Result<PathBuf> {
+    let program = work.join(source.file_stem().unwrap_or_default());
+    let text = fs::read_to_string(source)?;
+    let libraries = text.lines().find_map(|line| line.strip_prefix("// link: ")).unwrap_or_default();
+    command::output(
+        command::system("gcc")
+            .args(["-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&program)
+            .arg(source)
+            .args(libraries.split_whitespace()),
+    )?;
+    Ok(program)
+}
+
+/// Builds the product as users get it, and returns its path.
+fn build_product() -> Result<PathBuf> {
+    command::run(&mut command::cargo(["build", "--quiet", "--release", "--package", "rdmascope"]))?;
+    Ok(workspace::target().join("release/rdmascope"))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_a_script_says_when_how_long_and_with_what_it_runs() {
+        let script = "# Shows things.\n# order: 20\n# timeout: 90\n# needs: rdmascope\n\n# order: 99\n";
+        let payload = Payload::read("shows", script).expect("the head is well-formed");
+        assert_eq!((payload.order, payload.timeout_s, payload.needs_product), (20, 90, true));
+
+        let plain = Payload::read("plain", "true\n").expect("no head is a head");
+        assert_eq!((plain.order, plain.timeout_s, plain.needs_product), (DEFAULT_ORDER, DEFAULT_TIMEOUT_S, false));
+
+        assert!(Payload::read("odd", "# timeout: soon\n").is_err());
+    }
+
+    #[test]
+    fn every_payload_of_the_repository_can_be_selected_and_an_unknown_name_is_an_error() {
+        let all = select(&[]).expect("the scripts' heads are well-formed");
+        assert!(all.iter().any(|payload| payload.name == "bench"));
+        assert!(all.iter().all(|payload| payload.name != "lib"));
+        assert!(select(&["no such payload".to_owned()]).is_err());
+    }
+}
