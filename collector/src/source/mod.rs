@@ -3,6 +3,9 @@
 //! One file or folder per source; [`Source`] is all the collector knows of them. A new source is one new file and one
 //! line where the collector's sources are listed.
 
+pub mod probes;
+pub mod verbs;
+
 use std::os::fd::BorrowedFd;
 
 use crate::observation::{Nanos, Observation, Seeing};
