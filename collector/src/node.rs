@@ -36,7 +36,7 @@ pub enum NodeError {
     #[error("{0:?} is no device pattern: {1}")]
     Pattern(String, String),
     /// The tree cannot be opened.
-    #[error("cannot open {}: {1}", .0.display())]
+    #[error("cannot open {path}: {error}", path = .0.display(), error = .1)]
     Root(PathBuf, std::io::Error),
 }
 
@@ -55,8 +55,7 @@ impl Node {
     pub fn open(options: &NodeOptions) -> Result<Self, NodeError> {
         let root = options.sysfs_root.as_deref().unwrap_or(Path::new("/sys"));
         let here = is_this_node(root);
-        let files =
-            Arc::new(RootedFiles::new(root).map_err(|error| NodeError::Root(root.to_owned(), error))?);
+        let files = Arc::new(RootedFiles::new(root).map_err(|error| NodeError::Root(root.to_owned(), error))?);
         let wanted = filter(&options.device, &options.exclude)?;
         let no_device = why_no_device(&*files);
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
@@ -72,13 +71,13 @@ impl Node {
                 ..nldev::Options::default()
             });
             let coverage = netlink.coverage();
-            sysfs.skip_hw_counters = Arc::new(move |device| coverage.covers(device));
+            sysfs.skip_hw_counters = Arc::new(move |device| coverage.contains(device));
             // Netlink first: what it reads need not be read again from sysfs in the same round.
             sources.push(Box::new(netlink));
             sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
             match &options.probes {
-                Some(probes) => sources.push(Box::new(Probes::start(probes.clone()))),
+                Some(probes) => sources.push(Box::new(Probes::start(probes))),
                 None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
             }
         } else {
@@ -123,7 +122,8 @@ fn filter(device: &[String], exclude: &[String]) -> Result<Wanted, NodeError> {
 
 fn patterns(patterns: &[String]) -> Result<GlobSet, NodeError> {
     let mut set = GlobSetBuilder::new();
-    let wrong = |pattern: &str, error: &globset::Error| NodeError::Pattern(pattern.to_owned(), error.kind().to_string());
+    let wrong =
+        |pattern: &str, error: &globset::Error| NodeError::Pattern(pattern.to_owned(), error.kind().to_string());
     for pattern in patterns {
         set.add(Glob::new(pattern).map_err(|error| wrong(pattern, &error))?);
     }
@@ -149,11 +149,8 @@ impl Source for Absent {
     }
 
     fn availability(&self) -> Availability {
-        let missing = Missing {
-            what: "everything".to_owned(),
-            reason: self.reason.to_owned(),
-            fix: self.fix.map(str::to_owned),
-        };
+        let missing =
+            Missing { what: "everything".to_owned(), reason: self.reason.to_owned(), fix: self.fix.map(str::to_owned) };
         Availability { name: self.name, state: Seeing::Off, sees: String::new(), missing: vec![missing] }
     }
 

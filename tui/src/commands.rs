@@ -93,8 +93,7 @@ fn live(config: &Config) -> anyhow::Result<ExitCode> {
         let banner = format!("{why} — this is the demo aer-then-down, not this node");
         return show_demo(config, "aer-then-down", 1, Some(banner));
     }
-    let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources)
-        .interval(config.node.interval_ns);
+    let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources).interval(config.node.interval_ns);
     show(config, live.feed(), || live.spawn())
 }
 
@@ -204,12 +203,10 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     if let Some(why) = &node.no_device {
         eprintln!("rdmascope: {why}; recording what there is");
     }
-    let options =
-        RecordingOptions { path: record.file.clone(), force: record.force, max_bytes: record.max_size };
+    let options = RecordingOptions { path: record.file.clone(), force: record.force, max_bytes: record.max_size };
     let recording = Recording::start(options, header.clone())?;
     let status = recording.status();
-    let mut live =
-        Live::new(Mode::Live, header, config.rules.clone(), node.sources).sink(Box::new(recording));
+    let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources).sink(Box::new(recording));
     if record.json {
         live = live.sink(Box::new(FindingLines::new(std::io::stdout())));
     }
@@ -248,11 +245,7 @@ impl Sink for Progress {
         let rate = status.bytes.saturating_sub(bytes) as f64 / at.elapsed().as_secs_f64().max(0.001) / 1024.0;
         self.last = (status.bytes, Instant::now());
         let stopped = status.stopped.as_deref().unwrap_or("");
-        eprint!(
-            "\r\x1b[K{} observations, {} KiB, {rate:.0} KiB/s {stopped}",
-            status.observations,
-            status.bytes / 1024
-        );
+        eprint!("\r\x1b[K{} observations, {} KiB, {rate:.0} KiB/s {stopped}", status.observations, status.bytes / 1024);
     }
 }
 
@@ -266,22 +259,14 @@ fn doctor(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(if report.sees_anything() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn print_table(
-    config: &Config,
-    table: &Table,
-    report: impl Fn(&World, bool) -> String,
-) -> anyhow::Result<ExitCode> {
+fn print_table(config: &Config, table: &Table, report: impl Fn(&World, bool) -> String) -> anyhow::Result<ExitCode> {
     let (engine, _) = judged(config, table.recording.as_deref(), table.time)?;
     print(&report(engine.world(), table.json))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The engine at the end of a recording, or after watching this node for a time.
-fn judged(
-    config: &Config,
-    recording: Option<&Path>,
-    time: Option<Duration>,
-) -> anyhow::Result<(Engine, Vec<String>)> {
+fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> anyhow::Result<(Engine, Vec<String>)> {
     if let Some(path) = recording {
         let (engine, notices) = judge(path, config.rules.clone(), |_, _| {})
             .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;

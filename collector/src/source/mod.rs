@@ -4,9 +4,11 @@
 //! line where the collector's sources are listed.
 
 pub mod files;
-pub mod pcie;
-pub mod sysfs;
 pub mod nldev;
+pub mod pcie;
+pub mod probes;
+pub mod sysfs;
+pub mod verbs;
 
 use std::os::fd::BorrowedFd;
 

@@ -53,7 +53,7 @@ pub use statistics::Coverage;
 const SECOND: Nanos = 1_000_000_000;
 
 /// The source's name.
-const NAME: &str = "nldev";
+pub const NAME: &str = "nldev";
 
 /// What to watch, and how often.
 pub struct Options {

@@ -1,0 +1,255 @@
+//! Loads the object and attaches its programs, each on its own: one that fails never costs the others.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeLinkId, UProbeScope};
+use aya::programs::{KProbe, ProgramError, TracePoint, UProbe};
+use aya::{Ebpf, EbpfLoader};
+use collector_ebpf::config::Config;
+use collector_ebpf::slot::MARKS_PER_BLOCK;
+
+use super::{offsets, reason, tracefs};
+use crate::source::ProbeReport;
+use crate::source::verbs::Place;
+
+/// The programs, built by `cargo xtask build` and kept in the repository.
+#[cfg(target_arch = "x86_64")]
+static OBJECT: Option<&[u8]> =
+    Some(aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/probes.x86_64.o")));
+#[cfg(not(target_arch = "x86_64"))]
+static OBJECT: Option<&[u8]> = None;
+
+/// Slots that have histograms at most: 384 bytes each, so 12 MiB.
+const MOST_WIDE_SLOTS: u32 = 32_768;
+
+/// A kernel function to watch.
+struct Function {
+    name: &'static str,
+    module: &'static str,
+    /// Programs for the entry and the return.
+    entry: Option<&'static str>,
+    returns: Option<&'static str>,
+}
+
+const FUNCTIONS: [Function; 7] = [
+    Function { name: "ib_create_qp_user", module: "ib_core", entry: None, returns: Some("create_qp_user") },
+    Function { name: "ib_create_qp_kernel", module: "ib_core", entry: None, returns: Some("create_qp_kernel") },
+    Function {
+        name: "ib_modify_qp_with_udata",
+        module: "ib_core",
+        entry: Some("modify_qp_user"),
+        returns: Some("modify_qp_return"),
+    },
+    Function {
+        name: "ib_modify_qp",
+        module: "ib_core",
+        entry: Some("modify_qp_kernel"),
+        returns: Some("modify_qp_return"),
+    },
+    Function {
+        name: "ib_destroy_qp_user",
+        module: "ib_core",
+        entry: Some("destroy_qp"),
+        returns: Some("destroy_qp_return"),
+    },
+    Function { name: "ib_dispatch_event", module: "ib_core", entry: Some("async_event"), returns: None },
+    Function { name: "ib_uverbs_qp_event_handler", module: "ib_uverbs", entry: Some("async_event"), returns: None },
+];
+
+/// The name of the destroy probe's report: without it, QPs that are reused at once cannot be told apart.
+pub(super) const DESTROY: &str = "ib_destroy_qp_user";
+/// The name of the data-path probe's reports.
+pub(super) const POST_SEND: &str = "post_send";
+/// The name of the AER probe's report.
+pub(super) const AER: &str = "ras:aer_event";
+
+/// The loaded programs. Dropping it detaches everything: links are file descriptors.
+pub(super) struct Attached {
+    ebpf: Option<Ebpf>,
+    /// How each probe fared.
+    pub(super) reports: Vec<ProbeReport>,
+    /// Entries of the slot array, and of the array of histograms.
+    pub(super) slots: u32,
+    pub(super) wide_slots: u32,
+    places: HashSet<((u32, u32), u64, u64)>,
+    data_links: Vec<UProbeLinkId>,
+}
+
+impl Attached {
+    /// Loads the object and attaches the probes of the control path and of AER. Never fails: the reports say what did
+    /// not work.
+    pub(super) fn new(max_qps: u32) -> Self {
+        let slots = max_qps.clamp(1, 1 << 24);
+        let wide_slots = slots.min(MOST_WIDE_SLOTS);
+        let mut config = Config { slots, wide_slots, ..Config::default() };
+        let kernel = offsets::Kernel { btf: Path::new("/sys/kernel/btf"), modules: Path::new("/sys/module") };
+        let fields = offsets::fill(&kernel, &mut config).map_err(|error| error.to_string());
+        let aer = tracefs::fill(&mut config).map_err(|error| error.to_string());
+
+        let mut attached =
+            Self { ebpf: None, reports: Vec::new(), slots, wide_slots, places: HashSet::new(), data_links: Vec::new() };
+        let loaded = load(&config);
+        let failed = loaded.as_ref().err().cloned();
+        attached.ebpf = loaded.ok();
+        for function in &FUNCTIONS {
+            let result = match (&failed, &fields) {
+                (Some(reason), _) | (None, Err(reason)) => Err(reason.clone()),
+                (None, Ok(())) => attached.function(function),
+            };
+            attached.report(function.name, format!("{}:{}", function.module, function.name), result);
+        }
+        let result = match (failed, aer) {
+            (Some(reason), _) | (None, Err(reason)) => Err(reason),
+            (None, Ok(())) => attached.aer(),
+        };
+        attached.report(AER, AER.to_owned(), result);
+        attached
+    }
+
+    /// The maps.
+    pub(super) fn ebpf(&mut self) -> Option<&mut Ebpf> {
+        self.ebpf.as_mut()
+    }
+
+    /// A probe of this name is attached.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.reports.iter().any(|report| report.name == name && report.attached)
+    }
+
+    /// Attaches the data-path probe at a place, once per file and offset.
+    pub(super) fn post_send(&mut self, place: &Place) {
+        if !self.places.insert((place.dev, place.inode, place.offset)) {
+            return;
+        }
+        let at = format!("{}+{:#x}", place.path.display(), place.offset);
+        let result = self.uprobe(place);
+        self.report(POST_SEND, at, result);
+    }
+
+    /// Says why the data-path probe is not attached anywhere; `wanted` is false when it is switched off.
+    pub(super) fn no_post_send(&mut self, wanted: bool, reason: String) {
+        if self.reports.iter().any(|report| report.name == POST_SEND) {
+            return;
+        }
+        self.reports.push(ProbeReport {
+            name: POST_SEND.to_owned(),
+            wanted,
+            attached: false,
+            at: None,
+            reason: Some(reason),
+        });
+    }
+
+    /// Forgets why the data-path probe was not attached, before another attempt.
+    pub(super) fn retry_post_send(&mut self) {
+        self.reports.retain(|report| report.name != POST_SEND || report.attached || report.at.is_some());
+    }
+
+    /// Detaches the data-path probe everywhere.
+    pub(super) fn detach_post_send(&mut self, reason: &str) {
+        if let Some(program) = self.ebpf.as_mut().and_then(|ebpf| ebpf.program_mut(POST_SEND))
+            && let Ok(program) = <&mut UProbe>::try_from(program)
+        {
+            for link in self.data_links.drain(..) {
+                // A link that is gone is as good as detached.
+                let _ = program.detach(link);
+            }
+        }
+        for report in self.reports.iter_mut().filter(|report| report.name == POST_SEND && report.attached) {
+            report.attached = false;
+            report.reason = Some(reason.to_owned());
+        }
+    }
+
+    fn report(&mut self, name: &str, at: String, result: Result<(), String>) {
+        self.reports.push(ProbeReport {
+            name: name.to_owned(),
+            wanted: true,
+            attached: result.is_ok(),
+            at: Some(at),
+            reason: result.err(),
+        });
+    }
+
+    fn function(&mut self, function: &Function) -> Result<(), String> {
+        if !reason::has_probe_kind("kprobe") {
+            return Err("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)".to_owned());
+        }
+        // The return first: an entry without its return would leave something behind for each call.
+        for program in [function.returns, function.entry].into_iter().flatten() {
+            self.kprobe(program, function.name).map_err(|error| match reason::errno(&error) {
+                Some(2 | 22 | 99) if !Path::new("/sys/module").join(function.module).exists() => {
+                    format!("the module {} is not loaded", function.module)
+                }
+                Some(2 | 99) => format!("this kernel has no function {}", function.name),
+                _ => reason::explain(&error),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn kprobe(&mut self, program: &str, function: &str) -> Result<(), ProgramError> {
+        let probe: &mut KProbe = self.program(program)?;
+        loaded(probe.load())?;
+        probe.attach(function, 0).map(|_| ())
+    }
+
+    fn aer(&mut self) -> Result<(), String> {
+        let attach = |this: &mut Self| {
+            let probe: &mut TracePoint = this.program("aer_event")?;
+            loaded(probe.load())?;
+            probe.attach("ras", "aer_event").map(|_| ())
+        };
+        attach(self).map_err(|error| reason::explain(&error))
+    }
+
+    fn uprobe(&mut self, place: &Place) -> Result<(), String> {
+        if !reason::has_probe_kind("uprobe") {
+            return Err("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".to_owned());
+        }
+        let attach = |this: &mut Self| {
+            let probe: &mut UProbe = this.program(POST_SEND)?;
+            loaded(probe.load())?;
+            probe.attach(UProbeAttachLocation::AbsoluteOffset(place.offset), &place.path, UProbeScope::AllProcesses)
+        };
+        let link = attach(self).map_err(|error| reason::explain(&error))?;
+        self.data_links.push(link);
+        Ok(())
+    }
+
+    fn program<'p, P>(&'p mut self, name: &str) -> Result<P, ProgramError>
+    where
+        P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
+    {
+        let program = self.ebpf.as_mut().and_then(|ebpf| ebpf.program_mut(name)).ok_or(ProgramError::NotLoaded)?;
+        P::try_from(program)
+    }
+}
+
+/// A program that is attached at two places is loaded once.
+fn loaded(result: Result<(), ProgramError>) -> Result<(), ProgramError> {
+    match result {
+        Err(ProgramError::AlreadyLoaded) => Ok(()),
+        other => other,
+    }
+}
+
+fn load(config: &Config) -> Result<Ebpf, String> {
+    let Some(object) = OBJECT else {
+        return Err(format!("no object for this architecture ({})", std::env::consts::ARCH));
+    };
+    if let Some(reason) = reason::cannot_load() {
+        return Err(reason);
+    }
+    EbpfLoader::new()
+        .override_global("CONFIG", config, true)
+        .map_max_entries("SLOTS", config.slots)
+        .map_max_entries("WIDE", config.wide_slots)
+        .map_max_entries("MARKS", config.slots.div_ceil(MARKS_PER_BLOCK))
+        .map_max_entries("SLOT_OF", config.slots)
+        .map_max_entries("BY_QPN", config.slots)
+        .map_max_entries("FREED", config.slots)
+        .load(object)
+        .map_err(|error| reason::explain(&error))
+}

@@ -1,0 +1,390 @@
+//! The eBPF probes: what processes post to their QPs, how QPs come, change and go, asynchronous events, PCIe errors.
+//!
+//! ```text
+//! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
+//! store    the maps, memory-mapped (mapped) where they are read every second
+//! qps      which slot belongs to which QP; emits the statistics that changed (stats)
+//! events   ring-buffer records to observations (names)
+//! budget   what the data-path probe may cost
+//! ```
+//!
+//! Nothing is pinned and every link is a file descriptor: when the process ends, however it ends, nothing stays
+//! attached.
+
+mod attach;
+mod budget;
+mod devices;
+mod events;
+mod mapped;
+mod names;
+mod offsets;
+mod qps;
+mod reason;
+mod stats;
+mod store;
+mod tracefs;
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+
+use aya::maps::{MapData, RingBuf};
+use collector_ebpf::slot::Totals;
+
+pub use budget::Budget;
+
+use self::attach::{AER, Attached, DESTROY, POST_SEND};
+use self::budget::Guard;
+use self::events::Events;
+use self::qps::Qps;
+use self::store::Maps;
+use super::verbs::{self, ProviderOps};
+use super::{Availability, Emit, Missing, ProbeReport, Source};
+use crate::observation::{Body, FailedProbe, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text};
+
+/// Time between two sweeps of the statistics.
+const PERIOD_NS: Nanos = 1_000_000_000;
+
+/// Sweeps between two looks for processes that are gone.
+const REAP_SWEEPS: u64 = 10;
+
+/// The source's name.
+const NAME: &str = "probes";
+
+/// How the probes are used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProbeOptions {
+    /// What the data-path probe may cost.
+    pub budget: Budget,
+    /// QPs whose statistics can be kept at once: 128 bytes each in the slot array and some 170 more in the indices,
+    /// and 384 for the histograms of the first 32,768. The maps cannot grow later.
+    pub max_qps: u32,
+    /// Attach the data-path probe.
+    pub data_path: bool,
+}
+
+impl Default for ProbeOptions {
+    fn default() -> Self {
+        Self { budget: Budget::default(), max_qps: 16_384, data_path: true }
+    }
+}
+
+/// The probes as a source.
+pub struct Probes {
+    attached: Attached,
+    /// `None` when nothing could be loaded.
+    running: Option<Running>,
+    data_path: bool,
+    due: Nanos,
+    changed: bool,
+    operations: Option<Receiver<Result<Vec<ProviderOps>, verbs::Error>>>,
+}
+
+/// What there is once the object is loaded.
+struct Running {
+    ring: RingBuf<MapData>,
+    maps: Maps,
+    qps: Qps,
+    guard: Guard,
+    totals: Totals,
+    lost: u64,
+    told_lost: u64,
+    last_t: Nanos,
+    sweeps: u64,
+    /// Devices that a QP was created on: a new one may have a provider that is not attached yet.
+    devices: HashSet<String>,
+}
+
+impl Probes {
+    /// Loads and attaches what can be. Never fails: what does not work is in [`Source::probes`] and
+    /// [`Source::availability`]. Blocks until the child process has told the providers' operations, [`verbs::TIMEOUT`]
+    /// at most.
+    #[must_use]
+    pub fn start(options: &ProbeOptions) -> Self {
+        let wanted = options.data_path && options.budget != Budget::Share(0.0);
+        let mut attached = Attached::new(options.max_qps);
+        let running = Running::new(&mut attached, options);
+        let running = match running {
+            Ok(running) => running,
+            Err(reason) => {
+                attached.reports.iter_mut().filter(|report| report.attached).for_each(|report| {
+                    report.attached = false;
+                    report.reason = Some(reason.clone());
+                });
+                None
+            }
+        };
+        let mut probes = Self { attached, running, data_path: wanted, due: 0, changed: true, operations: None };
+        if !wanted {
+            let reason = if options.data_path { "switched off by a probe budget of 0" } else { "switched off" };
+            probes.attached.no_post_send(false, reason.to_owned());
+        } else if probes.running.is_none() {
+            let reason = probes.attached.reports.iter().find_map(|report| report.reason.clone());
+            probes.attached.no_post_send(true, reason.unwrap_or_else(|| "the programs could not be loaded".to_owned()));
+        } else {
+            probes.attach(verbs::operations(verbs::TIMEOUT));
+        }
+        probes
+    }
+
+    /// Asks for the providers' operations again, in the background: call it when a device appears. What is new is
+    /// attached at one of the next polls.
+    pub fn refresh(&mut self) {
+        if self.data_path && self.running.is_some() && self.operations.is_none() {
+            let (sender, receiver) = mpsc::channel();
+            thread::spawn(move || {
+                // Nobody waits for the answer any more when the source is gone.
+                let _ = sender.send(verbs::operations(verbs::TIMEOUT));
+            });
+            self.operations = Some(receiver);
+        }
+    }
+
+    fn attach(&mut self, operations: Result<Vec<ProviderOps>, verbs::Error>) {
+        self.changed = true;
+        self.attached.retry_post_send();
+        let devices = match operations {
+            Ok(devices) => devices,
+            Err(error) => return self.attached.no_post_send(true, error.to_string()),
+        };
+        for device in &devices {
+            if let Some(place) = &device.post_send {
+                self.attached.post_send(place);
+            }
+        }
+        let reason = devices
+            .iter()
+            .find_map(|device| device.error.as_ref().map(|error| format!("{}: {error}", device.device)))
+            .unwrap_or_else(|| "libibverbs finds no device".to_owned());
+        self.attached.no_post_send(true, reason);
+    }
+
+    fn body(&self) -> ProbesBody<'_> {
+        let reports = &self.attached.reports;
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let failed = reports.iter().filter(|report| report.wanted && !report.attached);
+        ProbesBody {
+            wanted: count(reports.iter().filter(|report| report.wanted).count()),
+            attached: count(reports.iter().filter(|report| report.attached).count()),
+            failed: failed
+                .map(|report| FailedProbe {
+                    name: Text::Borrowed(&report.name),
+                    reason: Text::Borrowed(report.reason.as_deref().unwrap_or("unknown")),
+                })
+                .collect(),
+            window_ns: None,
+            period_ns: None,
+            hits: self.running.as_ref().filter(|_| self.data_path).map(|running| running.totals.hits),
+            cost_ns: self
+                .running
+                .as_ref()
+                .filter(|_| self.data_path)
+                .map(|running| running.totals.hits.saturating_mul(running.guard.hit_ns())),
+        }
+    }
+}
+
+impl Running {
+    fn new(attached: &mut Attached, options: &ProbeOptions) -> Result<Option<Self>, String> {
+        let (slots, wide_slots) = (attached.slots, attached.wide_slots);
+        let Some(ebpf) = attached.ebpf() else { return Ok(None) };
+        let ring = ebpf.take_map("EVENTS").ok_or("the BPF map EVENTS is not in the object")?;
+        let ring = RingBuf::try_from(ring).map_err(|error| reason::explain(&error))?;
+        let maps = Maps::take(ebpf, slots, wide_slots)?;
+        let in_guest = budget::in_guest(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+        Ok(Some(Self {
+            ring,
+            maps,
+            qps: Qps::new(slots),
+            guard: Guard::new(options.budget, in_guest),
+            totals: Totals::default(),
+            lost: 0,
+            told_lost: 0,
+            last_t: 0,
+            sweeps: 0,
+            devices: HashSet::new(),
+        }))
+    }
+
+    /// Reads the changed slots, then the events. Returns whether a QP was created on a device not seen before.
+    fn drain(&mut self, emit: &mut Emit<'_>) -> bool {
+        self.qps.collect(&mut self.maps);
+        let mut new_device = false;
+        while let Some(record) = self.ring.next() {
+            let Some(event) = events::read(&record) else {
+                self.lost += 1;
+                continue;
+            };
+            drop(record);
+            // Two CPUs may hand over their events in the other order, microseconds apart.
+            self.last_t = self.last_t.max(event.t);
+            let mut events = Events { qps: &mut self.qps, store: &mut self.maps, lost: &mut self.lost };
+            events.take(&event, self.last_t, emit);
+            if event.kind == collector_ebpf::event::kind::CREATE {
+                let name = String::from_utf8_lossy(event.device.bytes()).into_owned();
+                new_device |= self.devices.insert(name);
+            }
+        }
+        new_device
+    }
+
+    /// Emits the statistics and what was lost.
+    fn sweep(&mut self, now: Nanos, destroy_seen: bool, emit: &mut Emit<'_>) {
+        self.last_t = self.last_t.max(now);
+        let t = self.last_t;
+        self.qps.sweep(&mut self.maps, t, emit);
+        self.sweeps += 1;
+        if self.sweeps % REAP_SWEEPS == 0 && (!destroy_seen || self.sweeps % (REAP_SWEEPS * 6) == 0) && own_pids() {
+            self.qps.reap(&mut self.maps, t, &|pid| !Path::new("/proc").join(pid.to_string()).exists(), emit);
+        }
+        // What cannot be read stays what it was.
+        if let Some(totals) = self.maps.totals() {
+            self.totals = totals;
+        }
+        let lost = self.lost + self.totals.lost + self.totals.unreadable + self.totals.no_call;
+        if lost > self.told_lost {
+            let body = Lost { source: Text::Borrowed(NAME), n: lost - self.told_lost };
+            emit(&Observation { t, body: Body::Lost(body) });
+            self.told_lost = lost;
+        }
+    }
+}
+
+/// The process ids the kernel gives the programs are those of this process's `/proc`: inode 4026531836 is the first pid
+/// namespace (include/linux/proc_ns.h).
+fn own_pids() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
+}
+
+impl Source for Probes {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn availability(&self) -> Availability {
+        let reports = &self.attached.reports;
+        let wanted = reports.iter().filter(|report| report.wanted).count();
+        let attached = reports.iter().filter(|report| report.attached).count();
+        let mut missing: Vec<Missing> = reports
+            .iter()
+            .filter(|report| !report.attached)
+            .map(|report| Missing {
+                what: what_is_lost(&report.name).to_owned(),
+                reason: format!("{}: {}", report.name, report.reason.as_deref().unwrap_or("unknown")),
+                fix: None,
+            })
+            .collect();
+        let mut sees = format!("{attached} of {wanted} probes attached");
+        if let Some(running) = &self.running {
+            sees = format!(
+                "{sees}, {} QPs known, {} of {} slots ever used",
+                running.qps.len(),
+                running.maps.given().min(u64::from(self.attached.slots)),
+                self.attached.slots
+            );
+            missing.extend(uncounted(running, self.attached.slots));
+            if !own_pids() {
+                missing.push(Missing {
+                    what: "which processes are gone".to_owned(),
+                    reason: "this process has a pid namespace of its own".to_owned(),
+                    fix: Some("run it in the host's pid namespace (hostPID)".to_owned()),
+                });
+            }
+        }
+        let state = match attached {
+            0 => Seeing::Off,
+            _ if missing.is_empty() => Seeing::Ok,
+            _ => Seeing::Partial,
+        };
+        Availability { name: NAME, state, sees, missing }
+    }
+
+    fn due(&self) -> Nanos {
+        self.due
+    }
+
+    fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+        match self.operations.as_ref().map(Receiver::try_recv) {
+            Some(Ok(operations)) => {
+                self.operations = None;
+                self.attach(operations);
+            }
+            Some(Err(TryRecvError::Disconnected)) => self.operations = None,
+            Some(Err(TryRecvError::Empty)) | None => {}
+        }
+        let destroy_seen = self.attached.has(DESTROY);
+        let mut new_device = false;
+        let mut hits_changed = false;
+        if let Some(running) = &mut self.running {
+            new_device = running.drain(emit);
+            if now >= self.due {
+                let before = running.totals.hits;
+                running.sweep(now, destroy_seen, emit);
+                hits_changed = running.totals.hits != before;
+                if self.attached.has(POST_SEND)
+                    && let Some(reason) = running.guard.check(now, running.totals.hits)
+                {
+                    self.attached.detach_post_send(&reason);
+                    self.changed = true;
+                    // What was posted until now is still told; from here on nothing is, rather than zeros.
+                    running.qps.collect(&mut running.maps);
+                    running.qps.sweep(&mut running.maps, running.last_t, emit);
+                }
+            }
+        }
+        if new_device {
+            self.refresh();
+        }
+        if now >= self.due {
+            self.due = now + PERIOD_NS;
+            if std::mem::take(&mut self.changed) || hits_changed {
+                let t = self.running.as_ref().map_or(now, |running| running.last_t);
+                emit(&Observation { t, body: Body::Probes(self.body()) });
+            }
+        }
+    }
+
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.running.iter().map(|running| running.ring.as_fd()).collect()
+    }
+
+    fn probes(&self) -> Vec<ProbeReport> {
+        self.attached.reports.clone()
+    }
+}
+
+/// What is not seen without a probe.
+fn what_is_lost(probe: &str) -> &'static str {
+    match probe {
+        POST_SEND => "what processes post to their QPs",
+        AER => "PCIe errors as they happen",
+        "ib_create_qp_user" => "QPs that processes create",
+        "ib_create_qp_kernel" => "QPs that the kernel creates",
+        "ib_modify_qp_with_udata" => "state changes of processes' QPs",
+        "ib_modify_qp" => "state changes of the kernel's QPs",
+        DESTROY => "QPs that are destroyed",
+        "ib_uverbs_qp_event_handler" => "asynchronous events of processes' QPs",
+        _ => "asynchronous events of ports and devices",
+    }
+}
+
+/// What the programs could not count, each with its number.
+fn uncounted(running: &Running, slots: u32) -> Vec<Missing> {
+    let totals = &running.totals;
+    let numbers = [
+        (totals.no_slot, format!("no free slot among {slots}"), Some("raise --max-qps")),
+        (totals.no_qp, "the QP could not be read from the process's memory".to_owned(), None),
+        (running.qps.unread, "a list of work requests could not be read to its end".to_owned(), None),
+        (totals.no_process, "the process's last QP is not kept, so switches are not counted".to_owned(), None),
+        (running.qps.unresolved() as u64, "slots whose device's name could not be read".to_owned(), None),
+        (totals.leaked + running.qps.leaked, "slots could not be given back".to_owned(), None),
+    ];
+    numbers
+        .into_iter()
+        .filter(|(n, ..)| *n != 0)
+        .map(|(n, reason, fix)| Missing { what: format!("{n} posts or slots"), reason, fix: fix.map(str::to_owned) })
+        .collect()
+}

@@ -1,0 +1,171 @@
+//! The maps the statistics are in, as the bookkeeping of QPs sees them.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use aya::Ebpf;
+use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, Queue};
+use collector_ebpf::slot::{MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide, state};
+
+use super::mapped::Mapped;
+
+/// Where slots are kept: the BPF maps, or plain memory in tests.
+pub(super) trait Store {
+    /// One slot.
+    fn slot(&self, index: u32) -> Option<&Slot>;
+    /// The histograms of a slot, if it has any.
+    fn wide(&self, index: u32) -> Option<&Wide>;
+    /// The marks, eight to a word.
+    fn marks(&self) -> &[AtomicU64];
+    /// The device name an id stands for.
+    fn name(&self, id: u64) -> Option<Name>;
+    /// Lets no post find a slot any more.
+    fn unlink(&mut self, index: u32);
+    /// Gives an empty slot back.
+    fn give_back(&mut self, index: u32) -> bool;
+    /// Forgets the last QP of a process.
+    fn forget_process(&mut self, tgid: u32);
+}
+
+/// What a slot's owner is in the maps.
+pub(super) fn keys(slot: &Slot) -> (SlotKey, QpKey) {
+    #[allow(clippy::cast_possible_truncation, reason = "both are 32 bits wide by nature, see `Slot`")]
+    let key = SlotKey {
+        qp: slot.qp.load(Relaxed),
+        context: slot.context.load(Relaxed),
+        tgid: slot.tgid.load(Relaxed) as u32,
+        qpn: slot.qpn.load(Relaxed) as u32,
+    };
+    (key, QpKey { device: slot.device.load(Relaxed), qpn: u64::from(key.qpn) })
+}
+
+/// Empties a slot that nothing points to any more.
+pub(super) fn clear(slot: &Slot, wide: Option<&Wide>) {
+    for counter in [
+        &slot.posts,
+        &slot.wrs,
+        &slot.bytes,
+        &slot.signaled,
+        &slot.switches,
+        &slot.truncated,
+        &slot.unread,
+        &slot.last_post,
+        &slot.device,
+        &slot.created,
+    ] {
+        counter.store(0, Relaxed);
+    }
+    if let Some(wide) = wide {
+        wide.size_log2.iter().chain(&wide.opcodes).for_each(|counter| counter.store(0, Relaxed));
+    }
+    slot.state.store(state::FREE, Relaxed);
+}
+
+/// The BPF maps.
+pub(super) struct Maps {
+    slots: Mapped<Slot>,
+    wide: Mapped<Wide>,
+    marks: Mapped<AtomicU64>,
+    given: Mapped<AtomicU64>,
+    slot_of: HashMap<MapData, SlotKey, u32>,
+    by_qpn: HashMap<MapData, QpKey, u32>,
+    names: HashMap<MapData, u64, Name>,
+    last_slot: HashMap<MapData, u32, u64>,
+    freed: Queue<MapData, u32>,
+    totals: PerCpuArray<MapData, Totals>,
+}
+
+impl Maps {
+    /// Takes the maps out of the loaded object.
+    pub(super) fn take(ebpf: &mut Ebpf, slots: u32, wide_slots: u32) -> Result<Self, String> {
+        let failed = |name: &str, error: &dyn std::fmt::Display| format!("the BPF map {name} cannot be used: {error}");
+        let array = |name: &str| match ebpf.map(name) {
+            Some(Map::Array(data)) => Ok(data.fd()),
+            _ => Err(failed(name, &"it is not in the object")),
+        };
+        let mapped = |name: &str, error: std::io::Error| failed(name, &error);
+        let words = (slots.div_ceil(MARKS_PER_BLOCK) * MARKS_PER_BLOCK / 8) as usize;
+        use std::os::fd::AsFd as _;
+        let slots = Mapped::new(array("SLOTS")?.as_fd(), slots as usize).map_err(|e| mapped("SLOTS", e))?;
+        let wide = Mapped::new(array("WIDE")?.as_fd(), wide_slots as usize).map_err(|e| mapped("WIDE", e))?;
+        let marks = Mapped::new(array("MARKS")?.as_fd(), words).map_err(|e| mapped("MARKS", e))?;
+        let given = Mapped::new(array("GIVEN")?.as_fd(), 1).map_err(|e| mapped("GIVEN", e))?;
+        let mut take = |name: &str| ebpf.take_map(name).ok_or_else(|| failed(name, &"it is not in the object"));
+        let map = |name: &'static str| move |error: MapError| failed(name, &error);
+        Ok(Self {
+            slots,
+            wide,
+            marks,
+            given,
+            slot_of: take("SLOT_OF")?.try_into().map_err(map("SLOT_OF"))?,
+            by_qpn: take("BY_QPN")?.try_into().map_err(map("BY_QPN"))?,
+            names: take("NAMES")?.try_into().map_err(map("NAMES"))?,
+            last_slot: take("LAST_SLOT")?.try_into().map_err(map("LAST_SLOT"))?,
+            freed: take("FREED")?.try_into().map_err(map("FREED"))?,
+            totals: take("TOTALS")?.try_into().map_err(map("TOTALS"))?,
+        })
+    }
+
+    /// What the programs counted for themselves, over all CPUs.
+    pub(super) fn totals(&self) -> Option<Totals> {
+        let per_cpu = self.totals.get(&0, 0).ok()?;
+        Some(per_cpu.iter().fold(Totals::default(), |sum, cpu| Totals {
+            hits: sum.hits + cpu.hits,
+            no_slot: sum.no_slot + cpu.no_slot,
+            no_qp: sum.no_qp + cpu.no_qp,
+            no_name: sum.no_name + cpu.no_name,
+            no_process: sum.no_process + cpu.no_process,
+            leaked: sum.leaked + cpu.leaked,
+            lost: sum.lost + cpu.lost,
+            unreadable: sum.unreadable + cpu.unreadable,
+            no_call: sum.no_call + cpu.no_call,
+        }))
+    }
+
+    /// Slots that were ever given out.
+    pub(super) fn given(&self) -> u64 {
+        self.given.get(0).map_or(0, |given| given.load(Relaxed))
+    }
+}
+
+impl Store for Maps {
+    fn slot(&self, index: u32) -> Option<&Slot> {
+        self.slots.get(index as usize)
+    }
+
+    fn wide(&self, index: u32) -> Option<&Wide> {
+        self.wide.get(index as usize)
+    }
+
+    fn marks(&self) -> &[AtomicU64] {
+        self.marks.all()
+    }
+
+    fn name(&self, id: u64) -> Option<Name> {
+        self.names.get(&id, 0).ok()
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Some(slot) = self.slots.get(index as usize) else { return };
+        let (key, qp_key) = keys(slot);
+        // A key may point to the slot of the QP's successor by now.
+        if self.slot_of.get(&key, 0).is_ok_and(|at| at == index) {
+            let _ = self.slot_of.remove(&key);
+        }
+        if self.by_qpn.get(&qp_key, 0).is_ok_and(|at| at == index) {
+            let _ = self.by_qpn.remove(&qp_key);
+        }
+    }
+
+    fn give_back(&mut self, index: u32) -> bool {
+        if let Some(slot) = self.slots.get(index as usize) {
+            clear(slot, self.wide.get(index as usize));
+        }
+        self.freed.push(index, 0).is_ok()
+    }
+
+    fn forget_process(&mut self, tgid: u32) {
+        // It may never have been entered.
+        let _ = self.last_slot.remove(&tgid);
+    }
+}

@@ -1,0 +1,185 @@
+//! Verbs operations: at which file offsets the providers' data-path functions lie.
+//!
+//! `ibv_post_send` and `ibv_poll_cq` are inline calls through `ibv_context.ops`, and providers are stripped, so there is
+//! no symbol to attach to. A child process of the same binary ([`child`]) loads libibverbs, opens each device, reads the
+//! operation table, tells its file offsets and ends: a provider that crashes or hangs cannot take the collector down,
+//! and the collector itself never links or loads libibverbs.
+//!
+//! The contract with the binary: when its first argument is [`CHILD_ARG`], it calls [`child_main`] before anything else
+//! and exits with what that returns.
+
+mod child;
+mod maps;
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use child::child_main;
+
+/// The first argument that makes the binary the child process.
+pub const CHILD_ARG: &str = "verbs-operations";
+
+/// How long the child may take in all. Opening a device asks its firmware a few questions; that is milliseconds.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where one device's provider keeps its data-path functions.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ProviderOps {
+    /// Device name as libibverbs knows it.
+    pub device: String,
+    /// `post_send`.
+    pub post_send: Option<Place>,
+    /// `poll_cq`.
+    pub poll_cq: Option<Place>,
+    /// `post_recv`.
+    pub post_recv: Option<Place>,
+    /// Why nothing is known, when the device could not be opened.
+    pub error: Option<String>,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Place {
+    /// Path of the file, as the collector sees it.
+    pub path: PathBuf,
+    /// Major and minor number of the file system's device.
+    pub dev: (u32, u32),
+    /// Inode number.
+    pub inode: u64,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+}
+
+/// Why the operation tables are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The child could not be started.
+    #[error("the child process could not be started: {0}")]
+    Start(#[source] std::io::Error),
+    /// The child did not end in time and was killed.
+    #[error("the child process that asks libibverbs did not answer within {} s and was killed: a provider hangs", .0.as_secs_f64())]
+    Hung(Duration),
+    /// The child ended without an answer.
+    #[error("the child process that asks libibverbs failed: {0}")]
+    Failed(String),
+    /// The child answered something else.
+    #[error("the child process gave no valid answer: {0}")]
+    Answer(#[from] serde_json::Error),
+    /// libibverbs said no.
+    #[error("{0}")]
+    Verbs(String),
+}
+
+/// What the child prints: one JSON object.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Devices(Vec<ProviderOps>),
+    Error(String),
+}
+
+/// Asks a child process of this binary for the operations of every device; blocks up to `timeout`.
+pub fn operations(timeout: Duration) -> Result<Vec<ProviderOps>, Error> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(CHILD_ARG);
+    ask(command, timeout)
+}
+
+fn ask(mut command: Command, timeout: Duration) -> Result<Vec<ProviderOps>, Error> {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Error::Start)?;
+    // The pipes are read by threads of their own: a child that fills one of them must not wait for us.
+    let answer = child.stdout.take().map(|pipe| thread::spawn(move || read(pipe)));
+    let noise = child.stderr.take().map(|pipe| thread::spawn(move || read(pipe)));
+    let ended = wait(&mut child, timeout);
+    if ended.is_none() {
+        // By its process id, and waited for; only then are its pipes at their end for sure. A grandchild that keeps
+        // them open is not waited for: the threads are left to it.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(Error::Hung(timeout));
+    }
+    let answer = answer.and_then(|thread| thread.join().ok()).unwrap_or_default();
+    let status = ended.map_or_else(String::new, |status| status.to_string());
+    if !ended.is_some_and(|status| status.success()) {
+        let noise = noise.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let mut reason = status;
+        if let Some(line) = String::from_utf8_lossy(&noise).lines().rev().find(|line| !line.trim().is_empty()) {
+            let _ = write!(reason, ": {line}");
+        }
+        return Err(Error::Failed(reason));
+    }
+    // A provider may print what it likes before the answer.
+    let text = String::from_utf8_lossy(&answer);
+    let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+    match serde_json::from_str(line)? {
+        Answer::Devices(devices) => Ok(devices),
+        Answer::Error(error) => Err(Error::Verbs(error)),
+    }
+}
+
+fn read(mut pipe: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = pipe.by_ref().take(1 << 20).read_to_end(&mut bytes);
+    bytes
+}
+
+fn wait(child: &mut Child, timeout: Duration) -> Option<std::process::ExitStatus> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_killed_and_named() {
+        let error = ask(shell("exec sleep 1000"), Duration::from_millis(100)).expect_err("it cannot have answered");
+        assert!(matches!(error, Error::Hung(_)), "{error}");
+        assert!(error.to_string().contains("a provider hangs"), "{error}");
+    }
+
+    #[test]
+    fn a_child_that_crashes_gives_its_signal_and_its_last_words() {
+        let script = "echo 'provider: bad state' >&2; kill -SEGV $$";
+        let error = ask(shell(script), TIMEOUT).expect_err("it cannot have answered").to_string();
+        assert!(error.contains("signal: 11") && error.contains("provider: bad state"), "{error}");
+    }
+
+    #[test]
+    fn a_child_that_prints_nonsense_is_not_believed() {
+        assert!(matches!(ask(shell("echo hello"), TIMEOUT), Err(Error::Answer(_))));
+    }
+
+    #[test]
+    fn the_answer_is_found_behind_a_provider_s_own_output() {
+        let script = r#"echo 'libmlx5: debug'; echo '{"devices":[{"device":"mlx5_0","post_send":{"path":"/p.so","dev":[8,1],"inode":7,"offset":4096},"poll_cq":null,"post_recv":null,"error":null}]}'"#;
+        let devices = ask(shell(script), TIMEOUT).expect("the answer is valid");
+        assert_eq!(devices[0].device, "mlx5_0");
+        let place = devices[0].post_send.as_ref().expect("post_send is there");
+        assert_eq!((place.dev, place.inode, place.offset), ((8, 1), 7, 4096));
+    }
+
+    #[test]
+    fn libibverbs_own_refusal_is_passed_on() {
+        let error = ask(shell(r#"echo '{"error":"libibverbs.so.1 not found"}'"#), TIMEOUT).expect_err("it refused");
+        assert_eq!(error.to_string(), "libibverbs.so.1 not found");
+    }
+}
