@@ -64,10 +64,19 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// The reasons in one line, for the `source` observation and the screen; `None` when nothing is missing.
+    /// The reasons in one line, for the `source` observation and the screen; `None` when nothing is missing. What has the
+    /// same reason is named together.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
-        let parts: Vec<String> = self.missing.iter().map(|m| format!("{}: {}", m.what, m.reason)).collect();
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for missing in &self.missing {
+            match groups.iter_mut().find(|(reason, _)| *reason == missing.reason) {
+                Some((_, whats)) => whats.push(&missing.what),
+                None => groups.push((&missing.reason, vec![&missing.what])),
+            }
+        }
+        let parts: Vec<String> =
+            groups.iter().map(|(reason, whats)| format!("{}: {reason}", whats.join(", "))).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
