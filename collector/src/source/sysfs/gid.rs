@@ -1,22 +1,36 @@
 //! The GID table of a port: the entries in use.
 //!
 //! An empty slot holds an all-zero GID, and its `gid_attrs` answer `EINVAL`: that is the kernel's way to say empty.
-//! The first entry in use need not be the first of the table.
+//! The first entry in use need not be the first of the table. The table is long (256 slots on mlx5, 1,024 on rxe) and the
+//! kernel puts a new GID into the lowest free slot, so the reading ends after a long row of empty ones: a GID behind such
+//! a row, left there when those before it were deleted, is not seen.
 
 use crate::observation::Gid;
 use crate::source::files::Files;
 
+/// Empty slots in a row after which the rest of the table counts as empty.
+const LONGEST_GAP: u32 = 64;
+
 /// The entries in use of the port at `port_dir`.
 pub(super) fn read(files: &dyn Files, port_dir: &str) -> Vec<Gid<'static>> {
     let mut gids = Vec::new();
-    for entry in files.list(&format!("{port_dir}/gids")).unwrap_or_default() {
-        let Ok(index) = entry.name.parse() else { continue };
-        let Ok(gid) = files.text(&format!("{port_dir}/gids/{}", entry.name)) else { continue };
+    let mut gap = 0;
+    for index in 0u32.. {
+        let gid = match files.text(&format!("{port_dir}/gids/{index}")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+            // A slot that cannot be read is as good as empty.
+            other => other.unwrap_or_default(),
+        };
         if is_zero(&gid) {
+            gap += 1;
+            if gap == LONGEST_GAP {
+                break;
+            }
             continue;
         }
+        gap = 0;
         let attribute = |attribute: &str| {
-            let text = files.text(&format!("{port_dir}/gid_attrs/{attribute}/{}", entry.name)).ok()?;
+            let text = files.text(&format!("{port_dir}/gid_attrs/{attribute}/{index}")).ok()?;
             (!text.is_empty()).then(|| text.into())
         };
         gids.push(Gid { index, gid: gid.into(), kind: attribute("types"), netdev: attribute("ndevs") });

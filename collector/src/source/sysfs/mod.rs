@@ -347,8 +347,12 @@ impl DeviceWatch {
 /// The network devices of a device's first port, whatever function they hang below.
 pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
     let dir = format!("class/infiniband/{device}");
-    let gids = gid::read(files, &format!("{dir}/ports/1"));
-    netdev::of_port(files, &dir, 1, 1, &gids)
+    let netdevs = netdev::of_port(files, &dir, 1, 1, &[]);
+    if netdevs.is_empty() {
+        // Only where nothing shorter names it: the GID table is long.
+        return netdev::of_port(files, &dir, 1, 1, &gid::read(files, &format!("{dir}/ports/1")));
+    }
+    netdevs
 }
 
 /// The numbers of a device's ports.
