@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! mod.rs       the source: finds devices, polls them, says what is missing
+//!   watch.rs     one device between the polls
 //!   device.rs    what a device is            absent.rs   why there is none
 //!   port.rs      state, rate, network devices    rate.rs, state.rs, gid.rs, netdev.rs: its texts and tables
 //!   counters.rs  one directory of counters       number.rs: what a counter file holds
@@ -25,6 +26,7 @@ pub mod rate;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;
+mod watch;
 
 use std::sync::Arc;
 
@@ -32,7 +34,7 @@ pub use absent::{NoDevice, why_no_device};
 
 use self::counters::CounterSet;
 use self::fold::Gap;
-use self::port::PortWatch;
+use self::watch::DeviceWatch;
 use super::files::{Files, errno_name};
 use super::{Availability, Emit, Missing, Source};
 use crate::observation::{Body, Bond, CounterSource, Device, Nanos, Observation, Seeing, Text};
@@ -45,9 +47,6 @@ pub const SHORTEST_PERIOD_NS: Nanos = 100_000_000;
 
 /// Between two looks at what seldom changes: names, network devices, files that could not be opened, ns.
 const SLOW_PERIOD_NS: Nanos = 10_000_000_000;
-
-/// Between two readings of the GID tables, which can have hundreds of entries, ns.
-const GID_PERIOD_NS: Nanos = 60_000_000_000;
 
 /// How the source is started.
 pub struct SysfsOptions {
@@ -67,22 +66,6 @@ impl SysfsOptions {
     pub fn new(files: Arc<dyn Files>) -> Self {
         Self { files, wanted: Arc::new(|_| true), skip_hw_counters: Arc::new(|_| false), period_ns: 1_000_000_000 }
     }
-}
-
-/// One device under watch.
-struct DeviceWatch {
-    name: String,
-    inode: u64,
-    seen: Device<'static>,
-    /// `seen` was emitted.
-    said: bool,
-    ports: Vec<PortWatch>,
-    /// `hw_counters` of the whole device, where the driver has them.
-    own_counters: Option<CounterSet>,
-    slow_due: Nanos,
-    gids_due: Nanos,
-    /// A file said that the device is gone and everything was opened anew; not again before the next slow look.
-    reopened: bool,
 }
 
 /// Reads `class/infiniband`.
@@ -219,131 +202,6 @@ impl SysfsSource {
     }
 }
 
-impl DeviceWatch {
-    fn open(files: &dyn Files, name: String, inode: u64) -> Self {
-        let seen = device::read(files, &name);
-        let mut watch = Self {
-            name,
-            inode,
-            seen,
-            said: false,
-            ports: Vec::new(),
-            own_counters: None,
-            slow_due: 0,
-            gids_due: 0,
-            reopened: false,
-        };
-        watch.open_ports(files);
-        watch
-    }
-
-    /// The same adapter as before under this name: neither PCI address nor GUID contradicts.
-    fn is_same(&self, before: &Self) -> bool {
-        let agree = |a: &Option<_>, b: &Option<_>| a.is_none() || b.is_none() || a == b;
-        agree(&self.seen.pci, &before.seen.pci) && agree(&self.seen.node_guid, &before.seen.node_guid)
-    }
-
-    /// Takes over from the watch before it under the same name what was said, and when the caches were read.
-    fn inherit(&mut self, before: Self) {
-        self.said = before.said && before.seen == self.seen;
-        self.inherit_ports(before.ports);
-        if let (Some(own), Some(before)) = (&mut self.own_counters, &before.own_counters) {
-            own.inherit(before);
-        }
-    }
-
-    fn inherit_ports(&mut self, before: Vec<PortWatch>) {
-        for before in before {
-            if let Some(port) = self.ports.iter_mut().find(|port| port.number == before.number) {
-                port.inherit(before);
-            }
-        }
-    }
-
-    fn open_ports(&mut self, files: &dyn Files) {
-        let ports = port_numbers(files, &self.name).map(|n| PortWatch::open(files, &self.name, n)).collect();
-        let before = std::mem::replace(&mut self.ports, ports);
-        self.inherit_ports(before);
-        let dir = format!("class/infiniband/{}", self.name);
-        let own = CounterSet::open(files, &dir, None, CounterSource::HwCounters);
-        self.own_counters = (!own.is_missing()).then_some(own);
-        self.gids_due = 0;
-    }
-
-    fn sets(&self) -> impl Iterator<Item = &CounterSet> {
-        self.ports.iter().flat_map(|port| [&port.counters, &port.hw_counters]).chain(&self.own_counters)
-    }
-
-    /// The slow look, when it is due.
-    fn refresh_slow(&mut self, files: &dyn Files, now: Nanos) {
-        if now < self.slow_due {
-            return;
-        }
-        if self.slow_due > 0 {
-            let seen = device::read(files, &self.name);
-            self.said &= seen == self.seen;
-            self.seen = seen;
-            if !port_numbers(files, &self.name).eq(self.ports.iter().map(|port| port.number)) {
-                self.open_ports(files);
-            }
-        }
-        self.slow_due = now + SLOW_PERIOD_NS;
-        self.reopened = false;
-        let with_gids = now >= self.gids_due;
-        if with_gids {
-            self.gids_due = now + GID_PERIOD_NS;
-        }
-        let ports = self.ports.len();
-        let software = self.seen.pci.is_none();
-        for port in &mut self.ports {
-            port.refresh_slow(files, ports, with_gids, software);
-        }
-        if let Some(own) = &mut self.own_counters {
-            own.refresh_slow(files);
-        }
-    }
-
-    /// Reads every file of the tick; `false` when one says that the device is gone.
-    fn read(&mut self, now: Nanos, hw_counters: bool) -> bool {
-        let mut present = true;
-        for port in &mut self.ports {
-            present &= port.refresh() & port.counters.read(now);
-            if hw_counters {
-                present &= port.hw_counters.read(now);
-            }
-        }
-        if let (true, Some(own)) = (hw_counters, &mut self.own_counters) {
-            present &= own.read(now);
-        }
-        present
-    }
-
-    fn poll(&mut self, files: &dyn Files, now: Nanos, hw_counters: bool, emit: &mut Emit<'_>) {
-        let present = self.read(now, hw_counters);
-        if !present && !self.reopened {
-            // The driver made the device anew between the look at the directory and this reading.
-            self.open_ports(files);
-            self.slow_due = 0;
-            self.refresh_slow(files, now);
-            self.reopened = true;
-            self.read(now, hw_counters);
-        }
-        for port in &mut self.ports {
-            if let Some(body) = port.take_changed(&self.name) {
-                emit(&Observation { t: now, body: Body::Port(body.clone()) });
-            }
-            for set in [&mut port.counters, &mut port.hw_counters] {
-                if let Some(body) = set.take_observation(&self.name) {
-                    emit(&Observation { t: now, body: Body::Counters(body) });
-                }
-            }
-        }
-        if let Some(body) = self.own_counters.as_mut().and_then(|own| own.take_observation(&self.name)) {
-            emit(&Observation { t: now, body: Body::Counters(body) });
-        }
-    }
-}
-
 /// The network devices of a device's first port, whatever function they hang below.
 pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
     let dir = format!("class/infiniband/{device}");
@@ -353,12 +211,6 @@ pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
         return netdev::of_port(files, &dir, 1, 1, &gid::read(files, &format!("{dir}/ports/1")));
     }
     netdevs
-}
-
-/// The numbers of a device's ports.
-fn port_numbers(files: &dyn Files, device: &str) -> impl Iterator<Item = u32> {
-    let entries = files.list(&format!("class/infiniband/{device}/ports")).unwrap_or_default();
-    entries.into_iter().filter_map(|entry| entry.name.parse().ok())
 }
 
 impl Source for SysfsSource {
