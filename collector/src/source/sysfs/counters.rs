@@ -140,6 +140,11 @@ impl CounterSet {
         }
     }
 
+    /// The driver's cache is another one from here on: the next reading is due.
+    pub(super) fn forget_cache(&mut self) {
+        self.due = 0;
+    }
+
     /// Takes over from the set before it when that was read (it is the same cache) and what was said.
     pub(super) fn inherit(&mut self, before: &Self) {
         self.due = before.due;

@@ -295,9 +295,11 @@ fn a_device_made_anew_under_its_name_is_opened_anew() {
 fn files_of_a_device_that_is_gone_are_opened_anew_at_once() {
     let (_dir, root) = node(1);
     let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    std::fs::write(port_dir(&root, "nic0").join("hw_counters/lifespan"), "10\n").unwrap();
     files.fail("class/infiniband/nic0/ports/1/counters/link_downed", false, 19);
     let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
-    poll(&mut source, 0);
+    let seen = poll(&mut source, 0);
+    assert_eq!(count(&counters(&seen, "nic0", 1, "hw_counters")["values"]), 2, "nor does it cost the other set");
     files.heal();
     // The second opening within ten seconds is left out: a device that stays broken is not opened at each tick.
     assert_eq!(count(&counters(&poll(&mut source, SECOND), "nic0", 1, "counters")["values"]), 3);

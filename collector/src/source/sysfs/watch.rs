@@ -128,7 +128,10 @@ impl DeviceWatch {
     pub(super) fn poll(&mut self, files: &dyn Files, now: Nanos, hw_counters: bool, emit: &mut Emit<'_>) {
         let present = self.read(now, hw_counters);
         if !present && !self.reopened {
-            // The driver made the device anew between the look at the directory and this reading.
+            // The driver made the device anew between the look at the directory and this reading; its caches are new.
+            for port in &mut self.ports {
+                port.hw_counters.forget_cache();
+            }
             self.open_ports(files);
             self.slow_due = 0;
             self.refresh_slow(files, now);
