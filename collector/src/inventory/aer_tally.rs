@@ -9,7 +9,7 @@ use crate::observation::{AerSeverity, Nanos};
 const BUCKET_NS: u64 = 10_000_000_000;
 /// Buckets kept: an hour in which something happened all the time.
 const MAX_BUCKETS: usize = 360;
-/// REPLAY_NUM Rollover (bit 8) and Replay Timer Timeout (bit 12) of the correctable error status register (PCI Express
+/// Replay number rollover (bit 8) and replay timer timeout (bit 12) of the correctable error status register (PCI Express
 /// base specification, 7.8.4.5): the link had to be retrained, or a transaction was repeated until it got through.
 const REPLAY_BITS: u32 = 1 << 8 | 1 << 12;
 
@@ -76,7 +76,14 @@ impl AerTally {
         self.buckets.is_empty()
     }
 
-    /// What was counted after `from` and up to `to`, to the ten seconds.
+    /// The last end of a bucket at or before `t`: times at which counts can be cut exactly.
+    #[must_use]
+    pub fn edge(t: Nanos) -> Nanos {
+        t - t % BUCKET_NS
+    }
+
+    /// What was counted from `from` to `to`; exact to the ten seconds, and exact where both are edges and `to` is
+    /// excluded by one nanosecond.
     #[must_use]
     pub fn count(&self, class: AerClass, from: Nanos, to: Nanos) -> AerCount {
         let at = class as usize;
@@ -85,7 +92,7 @@ impl AerTally {
         for bucket in self.buckets.iter().filter(|b| b.start + BUCKET_NS > from && b.start <= to) {
             let one = &bucket.counts[at];
             let Some(first) = one.first else { continue };
-            if first > to || bucket.last[at] <= from {
+            if first > to || bucket.last[at] < from {
                 continue;
             }
             events = events.saturating_add(one.events);
@@ -198,7 +205,7 @@ mod tests {
         }
         tally.event(4_989 * S, AerSeverity::Corrected, 1, &NONE);
         assert_eq!(tally.buckets.len(), MAX_BUCKETS);
-        assert_eq!(tally.count(AerClass::Corrected, 4_989 * S, 5_000 * S).n, 10);
-        assert_eq!(tally.count(AerClass::Corrected, 4_979 * S, 4_989 * S).n, 11);
+        assert_eq!(tally.count(AerClass::Corrected, 4_990 * S, 5_000 * S - 1).n, 10);
+        assert_eq!(tally.count(AerClass::Corrected, 4_980 * S, 4_990 * S - 1).n, 11);
     }
 }

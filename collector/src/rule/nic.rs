@@ -102,11 +102,11 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         (Meaning::CrcErrors, "bad CRCs"),
         (Meaning::IcrcErrors, "bad ICRCs"),
     ] {
-        let windows = recent(port, meaning, of);
-        let failed = windows.iter().flatten().filter(|rate| **rate > 0.0).count();
+        let rates = recent(port, meaning, of);
+        let failed = rates.iter().flatten().filter(|rate| **rate > 0.0).count();
         any |= failed > 0;
         if failed >= least {
-            let n: f64 = windows.iter().flatten().map(|rate| rate * window_s).sum();
+            let n: f64 = rates.iter().flatten().map(|rate| rate * window_s).sum();
             signs.push(format!("{n:.0} {what} in {failed} of {of} windows"));
             let name = port.series_of(meaning).next().map_or(meaning.name(), |series| &*series.name);
             evidence.push(Evidence::new(name, Some(of as f64 * window_s), n, 0.0, "errors"));

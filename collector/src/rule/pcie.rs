@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::clock::{plural, when};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::{AerClass, AerCount, PcieRecord, Role};
+use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord, Role};
 use crate::observation::{AerSeverity, Nanos, PortState};
 
 /// A root port's totals are read a moment before or after those of the functions below it.
@@ -154,9 +154,9 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let (key, subject) = view.pci_subject(&record.pci);
     let replay = record.tally.count(AerClass::Replay, view.ago(settings.clear_s), view.now);
     let minutes = u64::from(settings.minutes.clamp(1, 60));
-    let start = view.now.checked_sub(minutes * MINUTE_NS);
+    let start = AerTally::edge(view.now).checked_sub(minutes * MINUTE_NS);
     let least = start.map(|start| {
-        let minute = |i: u64| (start + i * MINUTE_NS, start + (i + 1) * MINUTE_NS);
+        let minute = |i: u64| (start + i * MINUTE_NS, start + (i + 1) * MINUTE_NS - 1);
         let counts = (0..minutes).map(minute).map(|(from, to)| record.tally.count(AerClass::Corrected, from, to).n);
         counts.min().unwrap_or(0)
     });
@@ -165,9 +165,9 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let corrected = record.tally.count(AerClass::Corrected, from, view.now);
     if !storming && replay.n == 0 {
         // Over when the last minute is quiet.
-        let last = record.tally.count(AerClass::Corrected, view.now.saturating_sub(MINUTE_NS), view.now);
+        let newest = record.tally.count(AerClass::Corrected, view.now.saturating_sub(MINUTE_NS), view.now);
         let raised = view.raised("pcie.aer_storm", &key).is_some();
-        return (raised && last.n > settings.per_minute).then_some(Verdict::Keep(key));
+        return (raised && newest.n > settings.per_minute).then_some(Verdict::Keep(key));
     }
     let mut evidence = Vec::new();
     if replay.n > 0 {
