@@ -153,7 +153,7 @@ impl ProbeRecord {
     /// Calls that change a QP's state are being watched.
     #[must_use]
     pub fn sees_modify(&self) -> bool {
-        self.attached > 0 && !self.failed.iter().any(|(name, _)| name.contains("modify"))
+        self.attached > 0 && !self.failed.iter().any(|(name, _)| &**name == "ib_modify_qp_with_udata")
     }
 }
 
