@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::finding::{Book, Finding};
 use crate::inventory::{
     BondRecord, By, DeviceId, DeviceRecord, Identity, PcieRecord, PortEvent, PortKey, PortRecord, ProbeRecord,
-    QpChange, QpFailure, SourceRecord, World,
+    QpChange, QpErrors, QpFailure, SourceRecord, World,
 };
 use crate::observation::recording::Header;
 use crate::observation::{self, Body, Nanos, Observation, PortState, QpEvent, QpState};
@@ -20,6 +20,8 @@ const MAX_GAP_WINDOWS: u64 = 100_000;
 const QP_STORM_NS: u64 = 10_000_000;
 /// A QP found in the kernel's list this soon after its destroy was seen is on its way out, not back, ns.
 const DESTROY_SETTLES_NS: u64 = 1_000_000_000;
+/// The kernel's list may show a QP's error state this long before the call that asked for it is told, ns.
+const LATE_CALL_NS: u64 = 1_000_000_000;
 /// Distinct texts (comm, GID, container) that are shared; beyond that they are stored one by one.
 const MAX_SHARED_TEXTS: usize = 100_000;
 
@@ -212,7 +214,8 @@ impl Engine {
     }
 
     fn ask_rule(&mut self, rule: &'static dyn rule::Rule) {
-        let verdicts = rule.judge(&self.view());
+        let disabled = self.settings.disabled.iter().any(|id| id == rule.id());
+        let verdicts = if disabled { Vec::new() } else { rule.judge(&self.view()) };
         self.book.enter(rule.id(), self.world.now, verdicts, &mut self.changes);
     }
 
@@ -396,7 +399,7 @@ impl Engine {
             status: seen.status,
             names: seen.names.iter().map(|name| name.as_ref().into()).collect(),
         };
-        self.function(&seen.pci).events.push(t, event);
+        self.function(&seen.pci).report(t, event);
         self.ask(Trigger::Pcie);
     }
 
@@ -490,6 +493,8 @@ impl Engine {
         }
         if seen.to == Some(QpState::Err) && state != QpState::Err && !failed_call && since.is_some() {
             self.qp_failed_from(t, device, seen.qpn, seen.event == QpEvent::Modify, state);
+        } else if seen.to == Some(QpState::Err) && seen.event == QpEvent::Modify && !failed_call {
+            self.asked_late(t, device, seen.qpn);
         }
     }
 
@@ -532,6 +537,18 @@ impl Engine {
         }
     }
 
+    /// The state was found before the call that asked for it was told: nobody failed.
+    fn asked_late(&mut self, t: Nanos, device: DeviceId, qpn: u32) {
+        let Some(id) = self.world.qps.find(device, qpn).map(|qp| qp.id) else { return };
+        let from = t.saturating_sub(LATE_CALL_NS);
+        let late = |failure: &QpFailure| failure.id == id && !failure.asked;
+        if self.world.qp_failures.since(from).any(|(_, failure)| late(failure))
+            && let Some(failure) = Arc::make_mut(&mut self.world.qp_failures).newest_mut(from, late)
+        {
+            failure.asked = true;
+        }
+    }
+
     fn qp_failed(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool) {
         let state = self.world.qps.find(device, qpn).map_or(QpState::Unknown, |qp| qp.state);
         if state != QpState::Err {
@@ -570,6 +587,11 @@ impl Engine {
         let opcodes: Vec<(Arc<str>, u64)> = seen.opcodes.iter().map(|(name, n)| (self.text(name), *n)).collect();
         let statuses: Vec<(Arc<str>, u64)> = seen.errors.iter().map(|(name, n)| (self.text(name), *n)).collect();
         let qp = self.world.qps.entry(t, device, seen.qpn);
+        // The first statistics of a QP whose creation was not seen may tell of errors of any age, and so may those of a
+        // QP that lost its history.
+        let errors_are_new = if qp.stats_t.is_some() { qp.detail.is_some() } else { qp.created };
+        let before_errors = qp.detail.as_ref().map(|detail| detail.errors.clone()).unwrap_or_default();
+        let id = qp.id;
         // Lower than before: the numbers of a new owner of the QPN.
         let moved = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
         #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
@@ -582,6 +604,18 @@ impl Engine {
             qp.errors = Some(errors);
         }
         let port = qp.port;
+        if errors_are_new {
+            let number = self.port_of_qp(device, port);
+            for (status, n) in &statuses {
+                let before = before_errors.iter().find(|(name, _)| name == status).map_or(0, |(_, n)| *n);
+                if *n > before {
+                    let event =
+                        QpErrors { id, device, port: number, qpn: seen.qpn, status: status.clone(), n: n - before };
+                    Arc::make_mut(&mut self.world.qp_errors).push(t, event);
+                    self.qp_pending.get_or_insert(t);
+                }
+            }
+        }
         if let Some(detail) = self.world.qps.detail(t, device, seen.qpn) {
             detail.size_log2.clone_from(&seen.size_log2);
             detail.opcodes = opcodes;

@@ -4,6 +4,7 @@
 //! somebody still looks at the clone. So a snapshot for the screen costs next to nothing, and rules and screens read
 //! the very same thing.
 
+mod aer_tally;
 mod device;
 mod pcie;
 mod port;
@@ -14,6 +15,7 @@ mod sets;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use aer_tally::{AerClass, AerCount, AerTally};
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
@@ -53,6 +55,23 @@ pub struct QpFailure {
     pub last_good: Option<Nanos>,
 }
 
+/// Error completions a QP's statistics showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QpErrors {
+    /// Which QP.
+    pub id: QpRef,
+    /// Its device.
+    pub device: DeviceId,
+    /// Its port, where known.
+    pub port: Option<u32>,
+    /// Its number.
+    pub qpn: u32,
+    /// `ibv_wc_status` name.
+    pub status: Arc<str>,
+    /// How many since the statistics before.
+    pub n: u64,
+}
+
 /// Everything known at one moment.
 #[derive(Debug, Clone)]
 pub struct World {
@@ -74,6 +93,8 @@ pub struct World {
     pub qps: QpTable,
     /// QPs that went into the error state, newest last.
     pub qp_failures: Arc<Events<QpFailure>>,
+    /// Error completions of QPs, newest last.
+    pub qp_errors: Arc<Events<QpErrors>>,
     /// Sources by name.
     pub sources: BTreeMap<Arc<str>, SourceRecord>,
     /// Probes.
@@ -128,6 +149,14 @@ impl ProbeRecord {
     }
 }
 
+impl ProbeRecord {
+    /// Calls that change a QP's state are being watched.
+    #[must_use]
+    pub fn sees_modify(&self) -> bool {
+        self.attached > 0 && !self.failed.iter().any(|(name, _)| &**name == "ib_modify_qp_with_udata")
+    }
+}
+
 /// A bond.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BondRecord {
@@ -153,6 +182,7 @@ impl World {
             pcie: BTreeMap::new(),
             qps: QpTable::default(),
             qp_failures: Arc::new(Events::new(MAX_FAILURES)),
+            qp_errors: Arc::new(Events::new(MAX_FAILURES)),
             sources: BTreeMap::new(),
             probes: None,
             lost: BTreeMap::new(),

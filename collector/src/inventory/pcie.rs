@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::aer_tally::AerTally;
 use crate::observation::{self, AerSeverity, Nanos, Pairs};
 use crate::timeline::Events;
 
@@ -89,6 +90,8 @@ pub struct PcieRecord {
     pub path: Vec<Arc<str>>,
     /// Its link.
     pub link: LinkState,
+    /// Since when the link is as it is, and how often in a row it was read so.
+    pub link_since: (Nanos, u32),
     /// Maximum payload, bytes.
     pub mps: Option<u32>,
     /// The operating system owns AER here.
@@ -101,6 +104,8 @@ pub struct PcieRecord {
     pub events: Events<AerEvent>,
     /// Growth of totals: severity, name, how much.
     pub growth: Events<(AerSeverity, Arc<str>, u64)>,
+    /// Events and growth of the last hour, counted.
+    pub tally: AerTally,
 }
 
 impl PcieRecord {
@@ -110,13 +115,28 @@ impl PcieRecord {
             class: None,
             path: Vec::new(),
             link: LinkState::default(),
+            link_since: (0, 0),
             mps: None,
             aer_owned: None,
             aer: None,
             t: 0,
             events: Events::new(MAX_EVENTS),
             growth: Events::new(MAX_GROWTH),
+            tally: AerTally::default(),
         }
+    }
+
+    /// The bridge at the other end of its link: the last one before it on its path.
+    #[must_use]
+    pub fn partner(&self) -> Option<&Arc<str>> {
+        let at = self.path.iter().position(|bdf| *bdf == self.pci).unwrap_or(self.path.len());
+        at.checked_sub(1).map(|before| &self.path[before])
+    }
+
+    /// Takes an AER event.
+    pub(crate) fn report(&mut self, t: Nanos, event: AerEvent) {
+        self.tally.event(t, event.severity, event.status, &event.names);
+        self.events.push(t, event);
     }
 
     /// Takes an observation; says whether an AER total grew.
@@ -128,12 +148,17 @@ impl PcieRecord {
         if !seen.path.is_empty() && !self.path.iter().map(|b| &**b).eq(seen.path.iter().map(|b| &**b)) {
             self.path = seen.path.iter().map(|bdf| bdf.as_ref().into()).collect();
         }
-        self.link = LinkState {
+        let link = LinkState {
             speed_gts: seen.speed_gts,
             width: seen.width,
             max_speed_gts: seen.max_speed_gts,
             max_width: seen.max_width,
         };
+        self.link_since = match self.link_since {
+            (since, times) if times > 0 && link == self.link => (since, times.saturating_add(1)),
+            _ => (t, 1),
+        };
+        self.link = link;
         self.mps = seen.mps.or(self.mps);
         self.aer_owned = seen.aer_owned.or(self.aer_owned);
         let Some(aer) = &seen.aer else {
@@ -169,6 +194,7 @@ impl PcieRecord {
                 Some(total) => {
                     if *value > total.value {
                         self.growth.push(t, (severity, total.name.clone(), value - total.value));
+                        self.tally.growth(t, severity, name, value - total.value);
                         grew = true;
                     }
                     total.value = *value;
@@ -178,6 +204,7 @@ impl PcieRecord {
                     // A kind that was not listed before has an unknown past, except that it was not there a poll ago.
                     if !first && *value > 0 {
                         self.growth.push(t, (severity, name.clone(), *value));
+                        self.tally.growth(t, severity, &name, *value);
                         grew = true;
                     }
                     totals.push(AerTotal { severity, name, value: *value });

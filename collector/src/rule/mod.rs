@@ -4,7 +4,16 @@
 //! state in a rule: it may ask whether its finding is raised and answer `Keep` in the band between condition and clear
 //! condition; the [`crate::finding::Book`] does the rest.
 
+mod clock;
+mod counter;
+mod fall;
+mod link;
+mod nic;
+mod pcie;
+mod qp;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, QpRecord, World};
@@ -51,7 +60,17 @@ pub trait Rule: Sync {
 /// All rules, in the order they are asked.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Rule] {
-    &[]
+    &[
+        &link::LinkDown,
+        &link::LinkFlap,
+        &pcie::AerStorm,
+        &pcie::AerFatal,
+        &pcie::Downgrade,
+        &nic::Composite,
+        &qp::RetryExceeded,
+        &qp::ErrorState,
+        &counter::Saturated,
+    ]
 }
 
 /// The rule with an id.
@@ -115,14 +134,14 @@ impl View<'_> {
     /// A PCI function as a subject, with the RDMA device behind it where there is one.
     #[must_use]
     pub fn pci_subject(&self, pci: &str) -> (SubjectKey, Subject) {
-        let behind = self.world.present_ports().find(|(_, port)| {
+        let behind = self.world.ports.iter().find(|port| {
             self.world.function_of(port).is_some_and(|function| {
                 **function == *pci
                     || self.world.pcie.get(function).is_some_and(|record| record.path.iter().any(|b| **b == *pci))
             })
         });
         let subject = Subject {
-            device: behind.map(|(device, _)| device.name.clone()),
+            device: behind.map(|port| self.world.device(port.key.device).name.clone()),
             pci: Some(pci.into()),
             ..Subject::default()
         };

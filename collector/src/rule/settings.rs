@@ -1,17 +1,296 @@
 //! The rules' thresholds, each with its default. Every one can be set in the configuration file under `[rule]`.
+//!
+//! A setting is written once, below: its doc comment, name, type and default make the struct, the default and the
+//! commented sample that `rdmascope config` prints.
 
+use std::fmt::Write as _;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
+
+/// A table of settings: the struct, its defaults, and its part of the commented sample.
+macro_rules! table {
+    ($(#[$doc:meta])* $name:ident { $($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:expr,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name { $($(#[doc = $help])+ pub $key: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $default,)* }
+            }
+        }
+
+        impl $name {
+            fn sample(out: &mut String, table: &str) {
+                let _ = writeln!(out, "[{table}]");
+                let defaults = Self::default();
+                $(
+                    $(let _ = writeln!(out, "#{}", $help);)+
+                    let value = toml::Value::try_from(&defaults.$key).expect("a default is a TOML value");
+                    let _ = writeln!(out, "{} = {value}", stringify!($key));
+                )*
+                out.push('\n');
+            }
+        }
+    };
+}
 
 /// Thresholds of all rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Length of a window, seconds.
+    /// Length of a window in seconds, 0.1–3600. Rules are asked at the end of every window, and at once on events.
     pub window_s: f64,
+    /// Ids of rules that are not asked, for example `["link.flap"]`.
+    pub disabled: Vec<String>,
+    /// `link.down`.
+    pub link_down: LinkDown,
+    /// `link.flap`.
+    pub link_flap: LinkFlap,
+    /// `pcie.aer_storm`.
+    pub pcie_aer_storm: PcieAerStorm,
+    /// `pcie.aer_fatal`.
+    pub pcie_aer_fatal: PcieAerFatal,
+    /// `pcie.downgrade`.
+    pub pcie_downgrade: PcieDowngrade,
+    /// `nic.composite`.
+    pub nic_composite: NicComposite,
+    /// `qp.retry_exceeded`.
+    pub qp_retry_exceeded: QpRetryExceeded,
+    /// `qp.error_state`.
+    pub qp_error_state: QpErrorState,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { window_s: 1.0 }
+        Self {
+            window_s: 1.0,
+            disabled: Vec::new(),
+            link_down: LinkDown::default(),
+            link_flap: LinkFlap::default(),
+            pcie_aer_storm: PcieAerStorm::default(),
+            pcie_aer_fatal: PcieAerFatal::default(),
+            pcie_downgrade: PcieDowngrade::default(),
+            nic_composite: NicComposite::default(),
+            qp_retry_exceeded: QpRetryExceeded::default(),
+            qp_error_state: QpErrorState::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The commented `[rule…]` part of the sample configuration: every key with its meaning and its default.
+    #[must_use]
+    pub fn sample_toml() -> String {
+        let mut out = String::new();
+        let defaults = Self::default();
+        let _ = writeln!(out, "[rule]");
+        let _ =
+            writeln!(out, "# Length of a window in seconds, 0.1 to 3600. Rules are asked at the end of every window,");
+        let _ = writeln!(out, "# and at once on events.");
+        let _ = writeln!(out, "window_s = {:?}", defaults.window_s);
+        let _ = writeln!(out, "# Ids of rules that are not asked, for example [\"link.flap\"].");
+        let _ = writeln!(out, "disabled = []\n");
+        LinkDown::sample(&mut out, "rule.link_down");
+        LinkFlap::sample(&mut out, "rule.link_flap");
+        PcieAerStorm::sample(&mut out, "rule.pcie_aer_storm");
+        PcieAerFatal::sample(&mut out, "rule.pcie_aer_fatal");
+        PcieDowngrade::sample(&mut out, "rule.pcie_downgrade");
+        NicComposite::sample(&mut out, "rule.nic_composite");
+        QpRetryExceeded::sample(&mut out, "rule.qp_retry_exceeded");
+        QpErrorState::sample(&mut out, "rule.qp_error_state");
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+        out
+    }
+}
+
+table! {
+    /// Settings of `link.down`.
+    LinkDown {
+        /// Ports that must be ACTIVE, as globs of DEVICE/PORT, for example ["mlx5_*/1"]. Such a port that is not ACTIVE
+        /// is critical, also when it was so before watching began.
+        expected: PortGlobs = PortGlobs::default(),
+        /// Seconds a device may be gone before its ports count as vanished, 0 to 3600. A rename or a fast driver reload
+        /// takes less.
+        vanished_s: f64 = 1.0,
+    }
+}
+
+table! {
+    /// Settings of `link.flap`.
+    LinkFlap {
+        /// Seconds looked back over, 60 to 86400.
+        window_s: f64 = 3600.0,
+        /// Times the link went down and came back that make a warning, 1 or more.
+        warning: u64 = 2,
+        /// Times that make it critical, 1 or more.
+        critical: u64 = 5,
+    }
+}
+
+table! {
+    /// Settings of `pcie.aer_storm`.
+    PcieAerStorm {
+        /// Corrected errors per minute that are too many when exceeded, 0 or more.
+        per_minute: u64 = 10,
+        /// Minutes in a row that must exceed it, 1 to 60.
+        minutes: u32 = 5,
+        /// Seconds without a replay rollover or timeout after which a finding raised by one is over, 10 to 3600.
+        clear_s: f64 = 300.0,
+    }
+}
+
+table! {
+    /// Settings of `pcie.aer_fatal`.
+    PcieAerFatal {
+        /// Seconds without a further uncorrected error after which the finding is over, 10 to 3600.
+        clear_s: f64 = 600.0,
+    }
+}
+
+table! {
+    /// Settings of `pcie.downgrade`.
+    PcieDowngrade {
+        /// Readings in a row that must show a lower speed, 1 or more. Power management may lower the speed of an idle
+        /// link for a moment; a lost lane or a narrow slot is told at the first reading.
+        checks: u32 = 3,
+    }
+}
+
+table! {
+    /// Settings of `nic.composite`.
+    NicComposite {
+        /// "default": post-FEC or CRC errors alone in 2 of 3 windows, or the port down, at once. "cross_check": down, or
+        /// symbol errors with CRC errors, or symbol errors with a slow loopback, in failure_threshold checks in a row.
+        preset: Preset = Preset::Default,
+        /// Failed checks in a row that make a fault (cross_check), 1 or more. One clean check clears the count.
+        failure_threshold: u32 = 3,
+        /// Symbol errors per second that are too many when exceeded (cross_check), 0 or more.
+        symbol_per_s: f64 = 100.0,
+        /// Loopback latency in microseconds that is too high when exceeded (cross_check), 0 or more.
+        loopback_us: f64 = 100.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.retry_exceeded`.
+    QpRetryExceeded {
+        /// Seconds within which a counter's growth and a QP's failure belong together, 1 to 60.
+        window_s: f64 = 10.0,
+        /// Seconds without further growth after which the finding is over, 1 to 3600.
+        clear_s: f64 = 60.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.error_state`.
+    QpErrorState {
+        /// More failed QPs of one port than this are told as one finding about the port, 0 to 255.
+        fold_above: usize = 8,
+        /// Seconds a finding stays at least, also when the QP is destroyed earlier, 1 to 3600.
+        keep_s: f64 = 10.0,
+        /// Seconds a QP must stay in the error state where no probe sees who asked for it, 0 to 3600: an application's
+        /// own teardown takes less.
+        settle_s: f64 = 10.0,
+    }
+}
+
+/// The rule set of `nic.composite`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// The strongest single signs suffice.
+    #[default]
+    Default,
+    /// Signs must confirm each other.
+    CrossCheck,
+}
+
+/// Globs of `DEVICE/PORT`; every one is valid.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct PortGlobs {
+    globs: Vec<String>,
+    set: GlobSet,
+}
+
+impl PortGlobs {
+    /// The port is meant by one of them.
+    #[must_use]
+    pub fn matches(&self, device: &str, port: u32) -> bool {
+        !self.globs.is_empty() && self.set.is_match(format!("{device}/{port}"))
+    }
+}
+
+impl PartialEq for PortGlobs {
+    fn eq(&self, other: &Self) -> bool {
+        self.globs == other.globs
+    }
+}
+
+impl TryFrom<Vec<String>> for PortGlobs {
+    type Error = globset::Error;
+
+    fn try_from(globs: Vec<String>) -> Result<Self, Self::Error> {
+        let mut set = GlobSetBuilder::new();
+        for glob in &globs {
+            set.add(Glob::new(glob)?);
+        }
+        Ok(Self { set: set.build()?, globs })
+    }
+}
+
+impl From<PortGlobs> for Vec<String> {
+    fn from(globs: PortGlobs) -> Self {
+        globs.globs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct File {
+        rule: Settings,
+    }
+
+    #[test]
+    fn the_sample_gives_the_defaults_and_explains_every_key() {
+        let sample = Settings::sample_toml();
+        let file: File = toml::from_str(&sample).unwrap();
+        assert_eq!(file.rule, Settings::default());
+        let mut before = "";
+        for line in sample.lines() {
+            assert!(!line.contains(" = ") || line.starts_with('#') || before.starts_with('#'), "{line}");
+            before = line;
+        }
+    }
+
+    #[test]
+    fn every_key_is_in_the_sample() {
+        fn keys(value: &toml::Value, out: &mut Vec<String>) {
+            for (key, value) in value.as_table().into_iter().flatten() {
+                out.push(key.clone());
+                keys(value, out);
+            }
+        }
+        let mut all = Vec::new();
+        keys(&toml::Value::try_from(Settings::default()).unwrap(), &mut all);
+        let sample = Settings::sample_toml();
+        for key in all {
+            assert!(sample.contains(&format!("{key} = ")) || sample.contains(&format!("[rule.{key}]")), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_key_and_a_bad_glob_are_errors() {
+        assert!(toml::from_str::<Settings>("[link_down]\nexpcted = []").is_err());
+        assert!(toml::from_str::<Settings>("[link_down]\nexpected = [\"a[\"]").is_err());
+        let some: Settings = toml::from_str("[link_down]\nexpected = [\"mlx5_*/1\"]").unwrap();
+        assert!(some.link_down.expected.matches("mlx5_3", 1) && !some.link_down.expected.matches("mlx5_3", 2));
     }
 }

@@ -160,6 +160,12 @@ impl<T> Events<T> {
         self.events.iter().rev().take_while(move |(at, _)| *at > t)
     }
 
+    /// The newest event after `t` that passes the test, for changing.
+    pub(crate) fn newest_mut(&mut self, t: Nanos, test: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let late = self.events.iter_mut().rev().take_while(|(at, _)| *at > t);
+        late.map(|(_, event)| event).find(|event| test(event))
+    }
+
     /// Number of events held.
     #[must_use]
     pub fn len(&self) -> usize {

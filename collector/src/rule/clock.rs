@@ -1,0 +1,41 @@
+//! Times in a finding's sentence.
+
+use super::View;
+use crate::observation::Nanos;
+
+/// Wall-clock time of day (`14:02:49.118 UTC`) where the recording's header ties the clocks, else seconds since the
+/// first observation (`+12.118 s`).
+pub(super) fn when(view: &View<'_>, t: Nanos) -> String {
+    match view.world.unix_ns(t) {
+        Some(unix_ns) => {
+            let ms = unix_ns / 1_000_000 % 86_400_000;
+            let (s, ms) = (ms / 1000, ms % 1000);
+            format!("{:02}:{:02}:{:02}.{ms:03} UTC", s / 3600, s / 60 % 60, s % 60)
+        }
+        None => {
+            let ms = t.saturating_sub(view.world.started) / 1_000_000;
+            format!("+{}.{:03} s", ms / 1000, ms % 1000)
+        }
+    }
+}
+
+/// A duration as a person would say it: `250 ms`, `12.1 s`, `6 min`.
+pub(super) fn lasting(ns: Nanos) -> String {
+    match ns / 1_000_000 {
+        ms @ 0..1_000 => format!("{ms} ms"),
+        ms @ 1_000..120_000 => format!("{}.{} s", ms / 1000, ms / 100 % 10),
+        ms => format!("{} min", ms / 60_000),
+    }
+}
+
+/// Seconds as nanoseconds.
+pub(super) fn ns(seconds: f64) -> Nanos {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "settings are seconds to a day")]
+    let ns = (seconds.clamp(0.0, 1e7) * 1e9) as u64;
+    ns
+}
+
+/// `1 QP`, `2 QPs`.
+pub(super) fn plural(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}

@@ -1,0 +1,130 @@
+//! How a port that does not carry data came to be so: what `link.down` tells and other rules take into account.
+
+use super::View;
+use super::clock::ns;
+use crate::inventory::{PortEvent, PortRecord, Role};
+use crate::observation::{LinkLayer, Nanos, PortState};
+
+/// Why a port is not ACTIVE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It was ACTIVE and left that state.
+    Left,
+    /// Its device vanished while it was ACTIVE.
+    Vanished,
+    /// It was so when it was first seen, and should not be.
+    FoundDown,
+}
+
+/// A port that does not carry data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fall {
+    /// Why.
+    pub(super) cause: Cause,
+    /// Since when, as far as it was observed.
+    pub(super) t: Nanos,
+}
+
+/// What the port is now if it is not in order: `None` for a port that is ACTIVE, whose state is not known, that nobody
+/// expects to be up, or that is only another view of a port that is down.
+pub(super) fn fall(view: &View<'_>, port: &PortRecord) -> Option<Fall> {
+    if port.state == PortState::Active {
+        return None;
+    }
+    let device = view.world.device(port.key.device);
+    let expected = view.settings.link_down.expected.matches(&device.name, port.key.port);
+    let role = view.world.role(port.key.device);
+    if role == Some(Role::Management) || (role == Some(Role::Vf) && physical_port_is_down(view, port)) {
+        return None;
+    }
+    if device.removed {
+        return vanished(view, port);
+    }
+    if let Some(t) = left_active(port) {
+        return Some(Fall { cause: Cause::Left, t });
+    }
+    // A virtual function nobody uses yet is down, as is a port without a cable; INIT is waiting for a subnet manager.
+    let down = port.state == PortState::Down;
+    let searching = down && port.phys_state.as_deref().is_some_and(|phys| phys.contains("Polling"));
+    let known = port.state != PortState::Unknown;
+    let counts = known && expected || searching && role != Some(Role::Vf);
+    counts.then_some(Fall { cause: Cause::FoundDown, t: port.first_seen.0 })
+}
+
+/// When the port left ACTIVE for a state that is known, if it has not been ACTIVE since.
+pub(super) fn left_active(port: &PortRecord) -> Option<Nanos> {
+    let mut t = None;
+    for (at, change) in port.states.iter().rev() {
+        if change.to == PortState::Active {
+            return None;
+        }
+        if change.to != PortState::Unknown {
+            t = Some(*at);
+        }
+        if change.from == PortState::Active {
+            return t;
+        }
+    }
+    None
+}
+
+fn vanished(view: &View<'_>, port: &PortRecord) -> Option<Fall> {
+    let (t, _) = port.events.iter().rev().find(|(_, event)| *event == PortEvent::Removed)?;
+    // A rename or a fast reload is no loss: the device is back in a moment.
+    if view.now < t.saturating_add(ns(view.settings.link_down.vanished_s)) {
+        return None;
+    }
+    let was_active = port
+        .states
+        .iter()
+        .rev()
+        .find(|(at, _)| at <= t)
+        .is_some_and(|(at, change)| at == t && change.from == PortState::Active && change.to == PortState::Unknown);
+    was_active.then_some(Fall { cause: Cause::Vanished, t: *t })
+}
+
+fn physical_port_is_down(view: &View<'_>, port: &PortRecord) -> bool {
+    view.world
+        .parent(port.key.device)
+        .is_some_and(|parent| view.world.ports_of(parent).any(|p| p.key.port == port.key.port && !is_up(p)))
+}
+
+fn is_up(port: &PortRecord) -> bool {
+    matches!(port.state, PortState::Active | PortState::Unknown)
+}
+
+/// Somebody switched the port off. On InfiniBand the physical state says so; RoCE drivers report `Disabled` for every
+/// port without carrier (mlx5 and irdma set it whenever the netdev has no carrier), so there it says nothing.
+pub(super) fn switched_off(port: &PortRecord) -> bool {
+    port.link_layer == LinkLayer::InfiniBand && port.phys_state.as_deref().is_some_and(|phys| phys.contains("Disabled"))
+}
+
+/// Another port of the same group (link layer, driver, model) is ACTIVE.
+pub(super) fn active_sibling<'w>(view: &View<'w>, port: &PortRecord) -> Option<&'w PortRecord> {
+    let device = view.world.device(port.key.device);
+    view.world
+        .present_ports()
+        .find(|(other, p)| {
+            p.key != port.key
+                && p.state == PortState::Active
+                && p.link_layer == port.link_layer
+                && other.vf == device.vf
+                && other.driver.is_some()
+                && other.driver == device.driver
+                && other.model == device.model
+        })
+        .map(|(_, p)| p)
+}
+
+/// The port was down, or its device gone, at some time after `from`.
+pub(super) fn was_down_after(port: &PortRecord, from: Nanos) -> bool {
+    port.state == PortState::Down || port.states.since(from).any(|(_, change)| change.to != PortState::Active)
+}
+
+/// The state the port had at `t`; `None` before it was first seen.
+pub(super) fn state_at(port: &PortRecord, t: Nanos) -> Option<PortState> {
+    if t < port.first_seen.0 {
+        return None;
+    }
+    port.states.iter().find(|(at, _)| *at > t).map(|(_, change)| change.from).or(Some(port.state))
+}

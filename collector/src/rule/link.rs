@@ -1,0 +1,330 @@
+//! The link: down, and going up and down.
+
+use super::clock::{lasting, ns, plural, when};
+use super::fall::{Cause, Fall, active_sibling, fall, switched_off};
+use super::{Rule, Trigger, View};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
+use crate::inventory::{PortRecord, Role, World};
+use crate::observation::{Nanos, PortState, QpState};
+use crate::timeline::Series;
+use crate::timeline::counter_table::Meaning;
+
+/// `link.down`.
+pub(super) struct LinkDown;
+
+impl Rule for LinkDown {
+    fn id(&self) -> &'static str {
+        "link.down"
+    }
+
+    fn trigger(&self) -> Trigger {
+        Trigger::Port
+    }
+
+    fn meaning(&self) -> &'static str {
+        "The port does not carry data: it left ACTIVE, its device vanished, or it was down when watching began although \
+         the configuration or its sibling ports say it should be up. It is no finding that an uncabled or switched-off \
+         port is down, that a virtual function is down together with its physical one, or that a management \
+         sub-device waits in INIT."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let Some((device, port)) = names(finding) else { return Vec::new() };
+        let mut lines = vec![
+            format!("rdma link show {device}/{port}"),
+            format!(
+                "cat /sys/class/infiniband/{device}/ports/{port}/state /sys/class/infiniband/{device}/ports/{port}/phys_state"
+            ),
+        ];
+        if let Some(record) = port_of(view.world, finding) {
+            if record.link_layer == crate::observation::LinkLayer::InfiniBand {
+                lines.push(format!("ibstat {device} {port}"));
+                lines.push(format!("iblinkinfo -C {device} -P {port} --switches-only"));
+            }
+            for netdev in &record.netdevs {
+                lines.push(format!("ip -d link show {netdev}"));
+                lines.push(format!("ethtool {netdev}; ethtool -m {netdev}"));
+            }
+            if let Some(pci) = view.world.function_of(record) {
+                lines.push(format!("dmesg -T | grep -E '{device}|{pci}' | tail -n 40"));
+            }
+        }
+        lines
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        let ports = view.world.ports.iter();
+        ports.filter_map(|port| fall(view, port).map(|fall| down(view, port, fall))).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        let known = view.world.present_ports().any(|(_, port)| port.state != PortState::Unknown);
+        (!known).then(|| "the state of no port can be read".to_owned())
+    }
+}
+
+fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
+    let (key, subject) = view.port_subject(port);
+    let expected = view.settings.link_down.expected.matches(subject.device.as_deref().unwrap_or(""), port.key.port);
+    let at = when(view, fall.t);
+    let state = port
+        .phys_state
+        .as_deref()
+        .map_or(port.state.name().to_owned(), |phys| format!("{} / {phys}", port.state.name()));
+    let mut evidence = vec![Evidence::new(format!("state {state}"), None, None, None, "ACTIVE expected")];
+    let mut revision = 0;
+    let (severity, summary) = match fall.cause {
+        Cause::Left => {
+            let toll = Toll::of(view, port, fall.t);
+            evidence.extend(toll.evidence());
+            revision = toll.died.saturating_add(toll.ordered);
+            if switched_off(port) && !expected {
+                (Severity::Info, format!("port was switched off at {at}{toll}"))
+            } else {
+                (Severity::Critical, format!("port left ACTIVE at {at}{toll}"))
+            }
+        }
+        Cause::Vanished => {
+            let software = view.world.device(port.key.device).pci.is_none();
+            let severity = if software { Severity::Warning } else { Severity::Critical };
+            (severity, format!("device vanished while ACTIVE at {at}"))
+        }
+        Cause::FoundDown => {
+            let sibling = active_sibling(view, port).map(|sibling| {
+                let (_, subject) = view.port_subject(sibling);
+                subject.to_string()
+            });
+            let (severity, why) = match (expected, sibling) {
+                (true, _) => (Severity::Critical, "; the configuration expects it up".to_owned()),
+                (false, Some(sibling)) => (Severity::Critical, format!("; {sibling} of the same model is ACTIVE")),
+                (false, None) => (Severity::Warning, String::new()),
+            };
+            (severity, format!("{} since before watching{why}", port.state.name()))
+        }
+    };
+    let advice = match fall.cause {
+        Cause::Vanished => {
+            "Look in the kernel log for a surprise removal, a driver unload or a PCIe error of this function; drain \
+             what used it and reseat or replace the adapter if nobody removed it."
+        }
+        Cause::Left | Cause::FoundDown => {
+            "Check cable, module and the switch port at the other end; compare with the switch's log at this time. \
+             Jobs with QPs on this port need to be restarted or moved."
+        }
+    };
+    Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity,
+        grade: Grade::Confirmed,
+        summary,
+        evidence,
+        advice: advice.to_owned(),
+        would_raise: String::new(),
+        since: fall.t,
+        // The severity may change with the physical state that is read after the event; it counts as a change by itself.
+        revision,
+    }))
+}
+
+/// What the fall of a port did to its QPs.
+struct Toll {
+    died: u64,
+    ordered: u64,
+    drained: u64,
+    first: Nanos,
+    last: Nanos,
+}
+
+impl Toll {
+    fn of(view: &View<'_>, port: &PortRecord, t: Nanos) -> Self {
+        let mut toll = Self { died: 0, ordered: 0, drained: 0, first: Nanos::MAX, last: 0 };
+        let after = view.world.qp_failures.since(t.saturating_sub(1));
+        for (at, failure) in after.filter(|(_, f)| f.device == port.key.device && f.port == Some(port.key.port)) {
+            if failure.asked {
+                toll.ordered += 1;
+            } else {
+                toll.died += 1;
+                toll.first = toll.first.min(at - t);
+                toll.last = toll.last.max(at - t);
+            }
+            toll.drained += u64::from(failure.from == QpState::Sqd);
+        }
+        toll
+    }
+
+    fn evidence(&self) -> Option<Evidence> {
+        (self.died > 0).then(|| {
+            let window_s = self.last as f64 / 1e9;
+            Evidence::new("QPs in error after the port left ACTIVE", Some(window_s), self.died as f64, 0.0, "QPs")
+        })
+    }
+}
+
+impl std::fmt::Display for Toll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.died > 0 {
+            let (first, last) = (self.first / 1_000_000, self.last / 1_000_000);
+            let range = if first == last { lasting(self.last) } else { format!("{first}–{last} ms") };
+            write!(f, "; {} in error {range} later", plural(self.died, "QP"))?;
+        }
+        if self.ordered > 0 {
+            write!(f, "; {} torn down by their application", plural(self.ordered, "QP"))?;
+        }
+        match (self.died + self.ordered, self.drained) {
+            (0, _) => Ok(()),
+            (_, 0) => f.write_str("; no drain"),
+            (_, drained) => write!(f, "; {} drained before", plural(drained, "QP")),
+        }
+    }
+}
+
+/// `link.flap`.
+pub(super) struct LinkFlap;
+
+impl Rule for LinkFlap {
+    fn id(&self) -> &'static str {
+        "link.flap"
+    }
+
+    fn trigger(&self) -> Trigger {
+        Trigger::Port
+    }
+
+    fn meaning(&self) -> &'static str {
+        "The link went down and came back more than once within an hour. Short outages that no poll of the state sees \
+         are counted by the link-down counters. One long outage is no flap, and neither is a device that was removed \
+         and came back."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let Some((device, port)) = names(finding) else { return Vec::new() };
+        let mut lines = vec![format!("cat /sys/class/infiniband/{device}/ports/{port}/counters/link_downed")];
+        for netdev in port_of(view.world, finding).into_iter().flat_map(|port| &port.netdevs) {
+            lines.push(format!("cat /sys/class/net/{netdev}/carrier_down_count"));
+            lines.push(format!("ethtool -S {netdev} | grep link_down_events_phy; ethtool -m {netdev}"));
+            lines.push(format!("dmesg -T | grep -E '{netdev}.*[Ll]ink' | tail -n 40"));
+        }
+        lines
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        view.world.present_ports().filter_map(|(_, port)| flap(view, port)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        let window_s = view.settings.link_flap.window_s;
+        if !view.world.present_ports().any(|(_, port)| port.state != PortState::Unknown) {
+            return Some("the state of no port can be read".to_owned());
+        }
+        let watched_s = view.watched_s();
+        (watched_s < window_s)
+            .then(|| format!("watched for {watched_s:.0} s of the {window_s:.0} s it looks back over"))
+    }
+}
+
+fn flap(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+    let settings = &view.settings.link_flap;
+    let role = view.world.role(port.key.device);
+    let follows = role == Some(Role::Vf) && view.world.parent(port.key.device).is_some();
+    if follows || role == Some(Role::Management) {
+        return None;
+    }
+    let from = view.ago(settings.window_s);
+    let (seen, first_seen) = cycles(port, from);
+    // The counter of the same flap may be read before the state has changed back.
+    let still_down = u64::from(port.state == PortState::Down);
+    let counter = counted(port, from);
+    let by_counter = counter.map_or(0, |(_, downs)| downs.saturating_sub(still_down));
+    let n = seen.max(by_counter);
+    let (key, subject) = view.port_subject(port);
+    if n < settings.warning {
+        // Once raised it stays until the hour is clean but for the last flap.
+        return (n > 0 && view.raised("link.flap", &key).is_some()).then_some(Verdict::Keep(key));
+    }
+    let severity = if n >= settings.critical { Severity::Critical } else { Severity::Warning };
+    let window_s = settings.window_s.min(view.watched_s());
+    let mut evidence = vec![Evidence::new(
+        "state changes DOWN → ACTIVE",
+        Some(window_s),
+        seen as f64,
+        settings.warning as f64,
+        "times",
+    )];
+    if let Some((series, downs)) = counter {
+        evidence.push(Evidence::new(&*series.name, Some(window_s), downs as f64, settings.warning as f64, "times"));
+    }
+    let counter_first = counter.and_then(|(series, _)| {
+        series.changes_since(from).filter(|(_, n)| n.is_some_and(|n| n > 0)).last().map(|(t, _)| t)
+    });
+    let since = first_seen.into_iter().chain(counter_first).min().unwrap_or(view.now);
+    let seen_too = seen >= settings.warning;
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity,
+        grade: if seen_too { Grade::Confirmed } else { Grade::Probable },
+        summary: format!("link went down and came back {n} times in the last {}", lasting(ns(window_s))),
+        evidence,
+        advice:
+            "Clean or reseat cable and module at both ends, then replace them; look at the switch port's counters. \
+                 Until then keep jobs off this port: every flap costs its QPs a retransmission timeout or their life."
+                .to_owned(),
+        would_raise: if seen_too { String::new() } else { "state changes seen by events or a finer poll".to_owned() },
+        since,
+        revision: n,
+    })))
+}
+
+/// Full cycles (left ACTIVE, came back) after `from` as the state shows them, and when the first began.
+fn cycles(port: &PortRecord, from: Nanos) -> (u64, Option<Nanos>) {
+    let (mut n, mut first) = (0, None);
+    let (mut left, mut was_active) = (None, port.first_seen.1 == PortState::Active);
+    for (t, change) in port.states.iter() {
+        match change.to {
+            PortState::Active => {
+                if let Some(left) = left.take()
+                    && *t > from
+                {
+                    n += 1;
+                    first.get_or_insert(left);
+                }
+                was_active = true;
+            }
+            // A device that was away (or could not be read) and comes back down has not fallen.
+            PortState::Unknown => was_active = false,
+            _ => {
+                if was_active {
+                    left.get_or_insert(*t);
+                }
+            }
+        }
+    }
+    (n, first)
+}
+
+/// Link-downs after `from` as the counters have them: the one that shows most, for they count the same thing.
+fn counted(port: &PortRecord, from: Nanos) -> Option<(&Series, u64)> {
+    let series = port.sets.iter().filter(|set| set.bound.is_none()).flat_map(|set| &set.series);
+    let grown = series.filter(|series| series.def.meaning == Some(Meaning::LinkDowned));
+    let mut most: Option<(&Series, u64)> = None;
+    for series in grown {
+        if let Some(growth) = series.growth_since(from)
+            && most.is_none_or(|(_, n)| growth.sum > n)
+        {
+            most = Some((series, growth.sum));
+        }
+    }
+    most
+}
+
+/// Device and port name of a finding about a port.
+pub(super) fn names(finding: &Finding) -> Option<(&str, u32)> {
+    Some((finding.subject.device.as_deref()?, finding.subject.port?))
+}
+
+/// The port a finding is about.
+pub(super) fn port_of<'w>(world: &'w World, finding: &Finding) -> Option<&'w PortRecord> {
+    let SubjectKey::Port(device, port) = finding.key else { return None };
+    world.port(crate::inventory::PortKey { device, port })
+}

@@ -1,0 +1,484 @@
+//! The way to the host: AER and the PCIe link.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::clock::{plural, when};
+use super::{Rule, Trigger, View};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord, Role};
+use crate::observation::{AerSeverity, Nanos, PortState};
+
+/// A root port's totals are read a moment before or after those of the functions below it.
+const SKEW_NS: u64 = 3_000_000_000;
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// Functions that carry RDMA traffic, or did until their device vanished: those of devices, and those behind software
+/// devices' network devices.
+fn functions(view: &View<'_>) -> BTreeSet<Arc<str>> {
+    view.world.ports.iter().filter_map(|port| view.world.function_of(port).cloned()).collect()
+}
+
+/// Every function on the way from a root port to an RDMA function, that one included.
+fn on_the_way<'w>(view: &View<'w>) -> Vec<&'w PcieRecord> {
+    let mut all = BTreeSet::new();
+    for function in functions(view) {
+        if let Some(record) = view.world.pcie.get(&function) {
+            all.extend(record.path.iter().cloned());
+        }
+        all.insert(function);
+    }
+    all.iter().filter_map(|pci| view.world.pcie.get(pci)).map(|record| &**record).collect()
+}
+
+/// Those of them that had any AER error while watched.
+fn with_errors<'w>(view: &View<'w>) -> Vec<&'w PcieRecord> {
+    // On a healthy node there are none, and this is asked every window.
+    if view.world.pcie.values().all(|record| record.tally.is_empty()) {
+        return Vec::new();
+    }
+    on_the_way(view).into_iter().filter(|record| !record.tally.is_empty()).collect()
+}
+
+/// Messages a root port counted that no function below it (nor itself) accounts for: their origin is not known, and it
+/// may be a function that has nothing to do with RDMA.
+fn unexplained(view: &View<'_>, root: &PcieRecord, class: AerClass, own: AerClass, from: Nanos) -> AerCount {
+    let mut count = root.tally.count(class, from, view.now.saturating_sub(SKEW_NS));
+    if count.n == 0 {
+        return count;
+    }
+    let below = view.world.pcie.values().filter(|f| f.pci == root.pci || f.path.first() == Some(&root.pci));
+    let explained: u64 = below.map(|f| f.tally.count(own, from.saturating_sub(SKEW_NS), view.now).n).sum();
+    count.n = count.n.saturating_sub(explained);
+    count
+}
+
+/// Kinds of errors seen after `from`, by name, for the sentence.
+fn kinds(record: &PcieRecord, severities: &[AerSeverity], from: Nanos) -> String {
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for (_, event) in record.events.since(from).filter(|(_, e)| severities.contains(&e.severity)) {
+        names.extend(event.names.iter().map(|name| &**name));
+    }
+    for (_, (severity, name, _)) in record.growth.since(from) {
+        if severities.contains(severity) && !name.starts_with("TOTAL_") && !name.contains("total_err") {
+            names.insert(name);
+        }
+    }
+    let names: Vec<&str> = names.into_iter().take(4).collect();
+    if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+}
+
+/// The place of a function: the NIC itself, its link partner, or a bridge further up.
+fn place(view: &View<'_>, record: &PcieRecord) -> &'static str {
+    let functions = functions(view);
+    if functions.contains(&record.pci) {
+        return "";
+    }
+    let partner = functions.iter().filter_map(|f| view.world.pcie.get(f)).any(|f| f.partner() == Some(&record.pci));
+    if partner { ", the NIC's link partner" } else { ", a bridge on the NIC's path" }
+}
+
+/// How often a finding about a growing count is told again: every time the count has doubled.
+fn doublings(n: u64) -> u64 {
+    u64::from(u64::BITS - n.leading_zeros())
+}
+
+fn aer_check(view: &View<'_>, finding: &Finding) -> Vec<String> {
+    let Some(pci) = finding.subject.pci.as_deref() else { return Vec::new() };
+    let mut lines = vec![
+        format!("grep . /sys/bus/pci/devices/{pci}/aer_dev_*"),
+        format!("sudo lspci -vvv -s {pci} | grep -E 'LnkCap|LnkSta|DevSta|CESta|UESta'"),
+        format!("dmesg -T | grep -E 'AER|{pci}' | tail -n 40"),
+    ];
+    if let Some(root) = view.world.pcie.get(pci).and_then(|record| record.path.first()).filter(|root| ***root != *pci) {
+        lines.push(format!("grep . /sys/bus/pci/devices/{root}/aer_rootport_total_err_*"));
+    }
+    lines
+}
+
+fn aer_not_judged(view: &View<'_>) -> Option<String> {
+    let all = on_the_way(view);
+    if all.is_empty() {
+        return Some("no PCIe function of an RDMA device is visible".to_owned());
+    }
+    if all.iter().all(|f| f.aer.is_none() && f.tally.is_empty()) {
+        return Some(if all.iter().any(|f| f.aer_owned == Some(false)) {
+            "firmware owns AER: the counts stay at 0 whatever happens".to_owned()
+        } else {
+            "no function on the way shows AER counts".to_owned()
+        });
+    }
+    let unowned: Vec<&str> = all.iter().filter(|f| f.aer_owned == Some(false)).map(|f| &*f.pci).collect();
+    (!unowned.is_empty()).then(|| format!("firmware owns AER on {}", unowned.join(", ")))
+}
+
+/// `pcie.aer_storm`.
+pub(super) struct AerStorm;
+
+impl Rule for AerStorm {
+    fn id(&self) -> &'static str {
+        "pcie.aer_storm"
+    }
+
+    fn trigger(&self) -> Trigger {
+        Trigger::Pcie
+    }
+
+    fn meaning(&self) -> &'static str {
+        "The PCIe link of the NIC corrects errors all the time, or had to replay transactions until its counter rolled \
+         over or its timer ran out. Corrected errors cost bandwidth and latency and are a sign of a bad slot, riser or \
+         retimer; a few of them a day are normal. They say nothing about the cable or the switch."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        aer_check(view, finding)
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        with_errors(view).into_iter().filter_map(|record| storm(view, record)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        aer_not_judged(view).or_else(|| {
+            let minutes = f64::from(view.settings.pcie_aer_storm.minutes);
+            let watched_s = view.watched_s();
+            (watched_s < minutes * 60.0).then(|| {
+                format!("watched for {watched_s:.0} s of the {minutes} minutes a storm takes; replay errors are judged at once")
+            })
+        })
+    }
+}
+
+fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
+    let settings = &view.settings.pcie_aer_storm;
+    let (key, subject) = view.pci_subject(&record.pci);
+    let replay = record.tally.count(AerClass::Replay, view.ago(settings.clear_s), view.now);
+    let minutes = u64::from(settings.minutes.clamp(1, 60));
+    let start = AerTally::edge(view.now).checked_sub(minutes * MINUTE_NS);
+    let least = start.map(|start| {
+        let minute = |i: u64| (start + i * MINUTE_NS, start + (i + 1) * MINUTE_NS - 1);
+        let counts = (0..minutes).map(minute).map(|(from, to)| record.tally.count(AerClass::Corrected, from, to).n);
+        counts.min().unwrap_or(0)
+    });
+    let storming = least.is_some_and(|least| least > settings.per_minute);
+    let from = view.ago(settings.clear_s.max(minutes as f64 * 60.0));
+    let corrected = record.tally.count(AerClass::Corrected, from, view.now);
+    if !storming && replay.n == 0 {
+        // Over when the last minute is quiet.
+        let newest = record.tally.count(AerClass::Corrected, view.now.saturating_sub(MINUTE_NS), view.now);
+        let raised = view.raised("pcie.aer_storm", &key).is_some();
+        return (raised && newest.n > settings.per_minute).then_some(Verdict::Keep(key));
+    }
+    let mut evidence = Vec::new();
+    if replay.n > 0 {
+        evidence.push(Evidence::new("Rollover + Timeout", Some(settings.clear_s), replay.n as f64, 0.0, "errors"));
+    }
+    if let Some(least) = least.filter(|_| storming) {
+        let window_s = minutes as f64 * 60.0;
+        evidence.push(Evidence::new(
+            "corrected errors, quietest minute",
+            Some(window_s),
+            least as f64,
+            settings.per_minute as f64,
+            "errors/min",
+        ));
+    }
+    evidence.push(Evidence::new(
+        "corrected errors",
+        Some((view.now - from) as f64 / 1e9),
+        corrected.n as f64,
+        None,
+        "errors",
+    ));
+    let first = if replay.n > 0 { replay.first } else { corrected.first };
+    let since = first.unwrap_or(view.now);
+    let place = place(view, record);
+    let summary = if replay.n > 0 {
+        let what = kinds(record, &[AerSeverity::Corrected], from);
+        format!(
+            "{} and {}{what} since {}{place}",
+            plural(replay.n, "replay error"),
+            plural(corrected.n.saturating_sub(replay.n), "other corrected error"),
+            when(view, since)
+        )
+    } else {
+        let least = least.unwrap_or(0);
+        let what = kinds(record, &[AerSeverity::Corrected], from);
+        format!("at least {least} corrected errors{what} in each of the last {minutes} minutes{place}")
+    };
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: Severity::Warning,
+        grade: Grade::Confirmed,
+        summary,
+        evidence,
+        advice: "The PCIe link is marginal. Plan to drain the node; reseat the adapter, then try another slot, riser or \
+                 cable. Compare with the other functions under the same switch: errors on one link are its own, errors on \
+                 all point at the uplink."
+            .to_owned(),
+        would_raise: String::new(),
+        since,
+        revision: doublings(replay.n.max(corrected.n)) << 8 | doublings(replay.n),
+    })))
+}
+
+/// `pcie.aer_fatal`.
+pub(super) struct AerFatal;
+
+impl Rule for AerFatal {
+    fn id(&self) -> &'static str {
+        "pcie.aer_fatal"
+    }
+
+    fn trigger(&self) -> Trigger {
+        Trigger::Pcie
+    }
+
+    fn meaning(&self) -> &'static str {
+        "An uncorrected PCIe error on the way between the host and a NIC: a transaction was lost (non-fatal) or the link \
+         is no longer reliable (fatal). Expect the driver to reset the adapter, or the port to go down. Errors of \
+         functions that carry no RDMA traffic are not told."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        aer_check(view, finding)
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        with_errors(view).into_iter().filter_map(|record| fatal(view, record)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        aer_not_judged(view)
+    }
+}
+
+fn fatal(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
+    let clear_s = view.settings.pcie_aer_fatal.clear_s;
+    let from = view.ago(clear_s);
+    let nonfatal = record.tally.count(AerClass::Nonfatal, from, view.now);
+    let fatal = record.tally.count(AerClass::Fatal, from, view.now);
+    let own = nonfatal.n + fatal.n;
+    let root_nonfatal = unexplained(view, record, AerClass::RootNonfatal, AerClass::Nonfatal, from);
+    let root_fatal = unexplained(view, record, AerClass::RootFatal, AerClass::Fatal, from);
+    let messages = root_nonfatal.n + root_fatal.n;
+    if own + messages == 0 {
+        return None;
+    }
+    let (key, subject) = view.pci_subject(&record.pci);
+    let mut evidence = Vec::new();
+    let mut add = |series: &str, count: AerCount, unit: &str| {
+        if count.n > 0 {
+            evidence.push(Evidence::new(series, Some(clear_s), count.n as f64, 0.0, unit));
+        }
+    };
+    add("non-fatal errors", nonfatal, "errors");
+    add("fatal errors", fatal, "errors");
+    add("aer_rootport_total_err_nonfatal, of unknown origin", root_nonfatal, "messages");
+    add("aer_rootport_total_err_fatal, of unknown origin", root_fatal, "messages");
+    let counts = if own > 0 { [nonfatal, fatal] } else { [root_nonfatal, root_fatal] };
+    let told = counts.iter().filter(|count| count.n > 0);
+    let since = told.filter_map(|count| count.first).min().unwrap_or(view.now);
+    let severe = match (counts[0].n, counts[1].n) {
+        (n, 0) => plural(n, "non-fatal error"),
+        (0, n) => plural(n, "fatal error"),
+        (nonfatal, fatal) => format!("{nonfatal} non-fatal and {}", plural(fatal, "fatal error")),
+    };
+    let at = when(view, since);
+    let (grade, summary, would_raise) = if own > 0 {
+        let what = kinds(record, &[AerSeverity::Nonfatal, AerSeverity::Fatal], from);
+        (Grade::Confirmed, format!("{severe}{what} since {at}{}", place(view, record)), String::new())
+    } else {
+        (
+            Grade::Suspected,
+            format!("{severe} reported to the root port by a function below it since {at}"),
+            "an AER event or count of the function that reported".to_owned(),
+        )
+    };
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: Severity::Critical,
+        grade,
+        summary,
+        evidence,
+        advice:
+            "Move the work off this adapter now: the port may go down at any moment. Then look in the kernel log for \
+                 the driver's reaction, reseat the adapter, and replace it or its slot if the error comes back."
+                .to_owned(),
+        would_raise,
+        since,
+        revision: doublings(own) << 8 | doublings(messages),
+    })))
+}
+
+/// `pcie.downgrade`.
+pub(super) struct Downgrade;
+
+impl Rule for Downgrade {
+    fn id(&self) -> &'static str {
+        "pcie.downgrade"
+    }
+
+    fn trigger(&self) -> Trigger {
+        Trigger::Pcie
+    }
+
+    fn meaning(&self) -> &'static str {
+        "The NIC's PCIe link runs slower or narrower than both its ends can, or carries less than the port's rate. A \
+         function that does not show its link, a virtual function and a software device are not judged: unknown is no \
+         fault."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let Some(pci) = finding.subject.pci.as_deref() else { return Vec::new() };
+        let mut lines = vec![
+            format!("sudo lspci -vvv -s {pci} | grep -E 'LnkCap:|LnkSta:'"),
+            format!("grep . /sys/bus/pci/devices/{pci}/{{current,max}}_link_{{speed,width}}"),
+        ];
+        if let Some(partner) = view.world.pcie.get(pci).and_then(|record| record.partner()) {
+            lines.push(format!("sudo lspci -vvv -s {partner} | grep -E 'LnkCap:|LnkSta:'"));
+        }
+        lines
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        functions_of_devices(view)
+            .into_iter()
+            .filter_map(|pci| view.world.pcie.get(&pci))
+            .filter_map(|record| downgrade(view, record))
+            .collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        let all = functions_of_devices(view);
+        if all.is_empty() {
+            return Some("no physical function of an RDMA device is visible".to_owned());
+        }
+        let links: Vec<Option<&PcieRecord>> =
+            all.iter().map(|pci| view.world.pcie.get(pci).map(|r| &**r).filter(|r| Link::of(r).is_some())).collect();
+        let unknown: Vec<&str> =
+            all.iter().zip(&links).filter(|(_, record)| record.is_none()).map(|(pci, _)| &**pci).collect();
+        if !unknown.is_empty() {
+            return Some(format!("link speed or width not shown by {}", unknown.join(", ")));
+        }
+        let checks = view.settings.pcie_downgrade.checks;
+        links
+            .iter()
+            .flatten()
+            .find(|record| slow(view, record) && record.link_since.1 < checks)
+            .map(|record| format!("lower speed of {} seen in {} of {checks} readings", record.pci, record.link_since.1))
+    }
+}
+
+/// Physical functions of devices that are there. A virtual function shows no link of its own, or an emulated one.
+fn functions_of_devices(view: &View<'_>) -> BTreeSet<Arc<str>> {
+    let physical = view.world.present().filter(|(id, _)| view.world.role(*id) == Some(Role::Pf));
+    physical.filter_map(|(_, device)| device.pci.clone()).collect()
+}
+
+/// A link whose speed and width are known and possible.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    speed: f64,
+    width: u32,
+}
+
+impl Link {
+    fn of(record: &PcieRecord) -> Option<Self> {
+        Some(Self { speed: speed(record.link.speed_gts)?, width: width(record.link.width)? })
+    }
+}
+
+/// Widths the specification knows; 0, 63 and 255 are what kernels show for a link that is not there.
+fn width(width: Option<u32>) -> Option<u32> {
+    width.filter(|width| matches!(width, 1 | 2 | 4 | 8 | 12 | 16 | 32))
+}
+
+fn speed(speed: Option<f64>) -> Option<f64> {
+    speed.filter(|speed| *speed > 0.0)
+}
+
+/// The best both ends can do: the smaller of two maxima, one alone where the other is unknown.
+fn best<T: PartialOrd + Copy>(own: Option<T>, partner: Option<T>) -> Option<T> {
+    match (own, partner) {
+        (Some(own), Some(partner)) => Some(if partner < own { partner } else { own }),
+        (own, partner) => own.or(partner),
+    }
+}
+
+/// Speed and width both ends can do, and whether both said so.
+fn abilities(view: &View<'_>, record: &PcieRecord) -> (Option<f64>, Option<u32>, bool) {
+    let partner = record.partner().and_then(|pci| view.world.pcie.get(pci));
+    let (own_speed, own_width) = (speed(record.link.max_speed_gts), width(record.link.max_width));
+    let their_speed = partner.and_then(|p| speed(p.link.max_speed_gts));
+    let their_width = partner.and_then(|p| width(p.link.max_width));
+    let both = own_speed.is_some() && own_width.is_some() && their_speed.is_some() && their_width.is_some();
+    (best(own_speed, their_speed), best(own_width, their_width), both)
+}
+
+fn slow(view: &View<'_>, record: &PcieRecord) -> bool {
+    let (max_speed, _, _) = abilities(view, record);
+    Link::of(record).is_some_and(|link| max_speed.is_some_and(|max| link.speed < max))
+}
+
+fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
+    let link = Link::of(record)?;
+    let (max_speed, max_width, both_known) = abilities(view, record);
+    let (key, subject) = view.pci_subject(&record.pci);
+    let narrow = max_width.filter(|max| link.width < *max);
+    let slow = max_speed.filter(|max| link.speed < *max);
+    let settled = record.link_since.1 >= view.settings.pcie_downgrade.checks;
+    let slow_now = slow.filter(|_| settled);
+    // A speed that may come back in a moment is not held against the link.
+    let speed_held = if slow.is_some() && !settled { slow.unwrap_or(link.speed) } else { link.speed };
+    let gbps = crate::inventory::gbps(speed_held, link.width);
+    let needed = view
+        .world
+        .present_ports()
+        .filter(|(device, port)| device.pci.as_ref() == Some(&record.pci) && port.state == PortState::Active)
+        .filter_map(|(_, port)| port.rate_gbps)
+        .fold(0.0, f64::max);
+    let too_little = needed > gbps;
+    if narrow.is_none() && slow_now.is_none() && !too_little {
+        let undecided = slow.is_some() && !settled && view.raised("pcie.downgrade", &key).is_some();
+        return undecided.then_some(Verdict::Keep(key));
+    }
+    let now = format!("{} GT/s x{}", link.speed, link.width);
+    let mut parts = Vec::new();
+    let mut evidence = Vec::new();
+    if let Some(max) = narrow {
+        parts.push(format!("width x{} of x{max}", link.width));
+        evidence.push(Evidence::new("current_link_width", None, f64::from(link.width), f64::from(max), "lanes"));
+    }
+    if let Some(max) = slow_now {
+        parts.push(format!("speed {} of {max} GT/s", link.speed));
+        evidence.push(Evidence::new("current_link_speed", None, link.speed, max, "GT/s"));
+    }
+    let mut summary =
+        if parts.is_empty() { format!("PCIe link {now}") } else { format!("PCIe link {now}: {}", parts.join(", ")) };
+    if too_little {
+        summary +=
+            &format!("; it carries {gbps:.1} Gb/s, less than the port's {needed} Gb/s: the slot limits the port");
+        evidence.push(Evidence::new("PCIe link capacity", None, gbps, needed, "Gb/s"));
+    }
+    // What the link carries is known from the link alone; that the other end could do more is not.
+    let sure = both_known || (too_little && parts.is_empty());
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: Severity::Warning,
+        grade: if sure { Grade::Confirmed } else { Grade::Suspected },
+        summary,
+        evidence,
+        advice: "Reseat the adapter and look at the slot: mechanical x16 slots are often wired x8, and BIOS settings \
+                 (bifurcation, link speed limit) or a riser may hold the link back. If it was better before, treat it as a \
+                 failing link."
+            .to_owned(),
+        would_raise: if sure { String::new() } else { "the link capability of the bridge at the other end".to_owned() },
+        since: record.link_since.0,
+        revision: u64::from(narrow.is_some()) | u64::from(slow_now.is_some()) << 1 | u64::from(too_little) << 2
+            | u64::from(link.width) << 8,
+    })))
+}

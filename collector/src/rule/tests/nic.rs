@@ -1,0 +1,65 @@
+//! `nic.composite`.
+
+use super::*;
+
+fn log(settings: &str) -> Log {
+    let mut log = Log::with(settings);
+    log.device(0.0, "a", "mlx5_core", "0000:01:00.0").port(0.0, "a", "ACTIVE", "LinkUp");
+    log
+}
+
+/// One reading a second from the growth of symbol errors and bad CRCs in each.
+fn readings(log: &mut Log, growth: &[(u64, u64)]) {
+    let (mut symbol, mut crc) = (0, 0);
+    for (i, (more_symbol, more_crc)) in growth.iter().enumerate() {
+        (symbol, crc) = (symbol + more_symbol, crc + more_crc);
+        let s = f64::from(u32::try_from(i).unwrap()) + 0.5;
+        log.counters(s, "a", "ethtool", json!({"rx_pcs_symbol_err_phy": symbol, "rx_crc_errors_phy": crc}));
+    }
+}
+
+#[test]
+fn bad_crcs_in_two_of_three_windows_suffice_and_clean_windows_clear() {
+    let mut log = log("");
+    readings(&mut log, &[(0, 0), (0, 0), (0, 5), (0, 0), (0, 5), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)]);
+    assert_eq!(log.run().of("nic.composite"), ["5 a/1 raised critical confirmed", "8 a/1 cleared critical confirmed"]);
+}
+
+#[test]
+fn bad_crcs_in_one_window_do_not_suffice() {
+    let mut log = log("");
+    readings(&mut log, &[(0, 0), (0, 0), (0, 5), (0, 0), (0, 0), (0, 5), (0, 0), (0, 0)]);
+    log.run().nothing();
+}
+
+#[test]
+fn the_default_acts_on_the_fall_at_once() {
+    let mut log = log("");
+    log.event(2.5, "a", "PORT_ERR").until(3, 5);
+    assert_eq!(log.run().of("nic.composite"), ["2.5 a/1 raised critical confirmed"]);
+}
+
+#[test]
+fn the_cross_check_wants_symbol_and_crc_errors_in_three_checks_in_a_row_and_one_clean_check_clears() {
+    let mut log = log("[nic_composite]\npreset = \"cross_check\"");
+    let (bad, clean) = ((200, 1), (200, 0));
+    readings(&mut log, &[(0, 0), bad, bad, clean, bad, bad, bad, bad, clean, bad, bad]);
+    assert_eq!(log.run().of("nic.composite"), ["7 a/1 raised critical confirmed", "9 a/1 cleared critical confirmed"]);
+}
+
+#[test]
+fn the_cross_check_counts_checks_of_a_port_that_is_down() {
+    let mut log = log("[nic_composite]\npreset = \"cross_check\"");
+    log.event(2.5, "a", "PORT_ERR").until(3, 6).event(6.5, "a", "PORT_ACTIVE").until(7, 9);
+    assert_eq!(
+        log.run().of("nic.composite"),
+        ["5 a/1 raised critical confirmed", "6.5 a/1 cleared critical confirmed"]
+    );
+}
+
+#[test]
+fn symbol_errors_alone_never_pass_the_cross_check() {
+    let mut log = log("[nic_composite]\npreset = \"cross_check\"");
+    readings(&mut log, &[(0, 0), (500, 0), (500, 0), (500, 0), (500, 0), (500, 0)]);
+    log.run().nothing();
+}

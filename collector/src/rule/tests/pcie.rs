@@ -1,0 +1,228 @@
+//! `pcie.aer_storm`, `pcie.aer_fatal`, `pcie.downgrade`.
+
+use super::*;
+
+const ROOT: &str = "0000:00:01.0";
+const UP: &str = "0000:01:00.0";
+const NIC: &str = "0000:02:00.0";
+const GPU: &str = "0000:03:00.0";
+
+/// A NIC and a GPU below one root port; the NIC has a bridge of its own as link partner.
+fn log() -> Log {
+    let mut log = Log::new();
+    log.device(0.0, "a", "mlx5_core", NIC).port(0.0, "a", "ACTIVE", "LinkUp");
+    let none = json!({"correctable": {}, "nonfatal": {}, "fatal": {}});
+    for (pci, path) in [(ROOT, vec![ROOT]), (UP, vec![ROOT, UP]), (NIC, vec![ROOT, UP, NIC]), (GPU, vec![ROOT, GPU])] {
+        log.add(0.0, "pcie", json!({"pci": pci, "path": path, "aer": none}));
+    }
+    log
+}
+
+impl Log {
+    fn aer(&mut self, s: f64, pci: &str, severity: &str, status: u32) -> &mut Self {
+        self.add(s, "aer", json!({"pci": pci, "severity": severity, "status": status}))
+    }
+
+    fn totals(&mut self, s: f64, pci: &str, severity: &str, totals: Value) -> &mut Self {
+        let mut aer = json!({"correctable": {}, "nonfatal": {}, "fatal": {}});
+        aer[severity] = totals;
+        self.add(s, "pcie", json!({"pci": pci, "aer": aer}))
+    }
+
+    fn link(&mut self, s: f64, pci: &str, now: (f64, u32), max: (f64, u32)) -> &mut Self {
+        let fields =
+            json!({"pci": pci, "speed_gts": now.0, "width": now.1, "max_speed_gts": max.0, "max_width": max.1});
+        self.add(s, "pcie", fields)
+    }
+}
+
+#[test]
+fn a_replay_rollover_is_told_at_once_and_again_when_its_count_has_doubled() {
+    let mut log = log();
+    log.aer(2.5, NIC, "corrected", 0x100).aer(3.5, NIC, "corrected", 0x100);
+    for s in 4..8 {
+        log.aer(f64::from(s) + 0.5, NIC, "corrected", 0x100);
+    }
+    log.until(9, 320);
+    let outcome = log.run();
+    assert_eq!(
+        outcome.of("pcie.aer_storm"),
+        [
+            "2.5 a 0000:02:00.0 raised warning confirmed",
+            "3.5 a 0000:02:00.0 updated warning confirmed",
+            "5.5 a 0000:02:00.0 updated warning confirmed",
+            "308 a 0000:02:00.0 cleared warning confirmed"
+        ]
+    );
+    assert!(outcome.changes[0].summary.starts_with("1 replay error and 0 other corrected errors"));
+}
+
+#[test]
+fn a_replay_timeout_in_the_totals_of_the_link_partner_counts_too() {
+    let mut log = log();
+    log.totals(1.0, UP, "correctable", json!({"Timeout": 4, "TOTAL_ERR_COR": 4}));
+    log.totals(2.0, UP, "correctable", json!({"Timeout": 6, "TOTAL_ERR_COR": 6})).until(3, 4);
+    let outcome = log.run();
+    // The first reading lists the line for the first time, beside a reading that had no such line: it has just begun.
+    assert_eq!(outcome.of("pcie.aer_storm")[0], "1 a 0000:01:00.0 raised warning confirmed");
+    assert!(outcome.last("pcie.aer_storm").summary.ends_with("the NIC's link partner"));
+}
+
+#[test]
+fn eleven_corrected_errors_in_each_of_five_minutes_are_a_storm_and_ten_are_none() {
+    for (each, storm) in [(11u64, true), (10, false)] {
+        let mut log = log();
+        for minute in 0..6u32 {
+            for i in 0..each {
+                let s = f64::from(minute * 60) + 2.0 + 4.9 * f64::from(u32::try_from(i).unwrap());
+                // The event and the total of the same error.
+                log.aer(s, NIC, "corrected", 1);
+                let n = u64::from(minute) * each + i + 1;
+                log.totals(s + 0.5, NIC, "correctable", json!({"RxErr": n, "TOTAL_ERR_COR": n}));
+            }
+        }
+        log.until(361, 362);
+        assert_eq!(!log.run().of("pcie.aer_storm").is_empty(), storm, "{each} a minute");
+    }
+}
+
+#[test]
+fn lifetime_totals_are_no_finding() {
+    let mut log = Log::new();
+    log.device(0.0, "a", "mlx5_core", NIC).port(0.0, "a", "ACTIVE", "LinkUp");
+    for s in 0..9 {
+        let aer = json!({"correctable": {"Rollover": 90, "TOTAL_ERR_COR": 90}, "nonfatal": {"CmpltTO": 3}, "fatal": {"DLP": 1}});
+        log.add(f64::from(s), "pcie", json!({"pci": NIC, "path": [ROOT, UP, NIC], "aer": aer}));
+    }
+    log.run().nothing();
+}
+
+#[test]
+fn an_uncorrected_error_on_the_path_is_critical_even_without_details() {
+    let mut log = log();
+    log.aer(2.5, UP, "nonfatal", 0).until(3, 4).aer(4.5, NIC, "fatal", 0x10).until(5, 6);
+    let outcome = log.run();
+    assert_eq!(
+        outcome.of("pcie.aer_fatal"),
+        ["2.5 a 0000:01:00.0 raised critical confirmed", "4.5 a 0000:02:00.0 raised critical confirmed"]
+    );
+    let commands =
+        super::super::find("pcie.aer_fatal").unwrap().hand_check(&outcome.engine.view(), &outcome.changes[0]);
+    assert!(commands[0].contains("/sys/bus/pci/devices/0000:01:00.0/aer_dev_"), "{commands:?}");
+}
+
+#[test]
+fn errors_of_a_function_without_rdma_are_no_finding_nor_are_its_messages_at_the_root_port() {
+    let mut log = log();
+    log.totals(1.0, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 0}));
+    log.aer(2.5, GPU, "nonfatal", 0x4000);
+    log.totals(3.0, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 1})).until(4, 30);
+    log.run().nothing();
+}
+
+#[test]
+fn messages_at_the_root_port_that_nobody_explains_are_suspected() {
+    let mut log = log();
+    log.totals(1.0, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 7}));
+    log.totals(2.5, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 8})).until(3, 8);
+    let outcome = log.run();
+    assert_eq!(outcome.of("pcie.aer_fatal").len(), 1);
+    assert!(outcome.of("pcie.aer_fatal")[0].ends_with("a 0000:00:01.0 raised critical suspected"));
+}
+
+#[test]
+fn an_error_stays_told_when_the_device_is_gone() {
+    let mut log = log();
+    log.aer(2.5, NIC, "fatal", 0x10)
+        .until(3, 3)
+        .add(3.5, "device", json!({"device": "a", "removed": true}))
+        .until(4, 9);
+    assert_eq!(log.run().of("pcie.aer_fatal"), ["2.5 a 0000:02:00.0 raised critical confirmed"]);
+}
+
+#[test]
+fn a_narrow_slot_that_carries_less_than_the_ports_rate_is_told_at_the_first_reading() {
+    let mut log = Log::new();
+    log.device(0.0, "mlx5_0", "mlx5_core", NIC);
+    log.add(
+        0.0,
+        "port",
+        json!({"device": "mlx5_0", "port": 1, "link_layer": "InfiniBand", "state": "ACTIVE", "rate_gbps": 200.0}),
+    );
+    log.link(0.0, NIC, (16.0, 8), (16.0, 16));
+    let outcome = log.run();
+    assert_eq!(outcome.of("pcie.downgrade"), ["0 mlx5_0 0000:02:00.0 raised warning suspected"]);
+    assert_eq!(
+        outcome.last("pcie.downgrade").summary,
+        "PCIe link 16 GT/s x8: width x8 of x16; it carries 126.0 Gb/s, less than the port's 200 Gb/s: the slot limits the port"
+    );
+}
+
+#[test]
+fn a_link_is_only_held_against_what_both_ends_can() {
+    for (partner_max, expected) in [((32.0, 16), Some("confirmed")), ((32.0, 8), None)] {
+        let mut log = log();
+        // 32 GT/s x8 carries 252 Gb/s.
+        log.add(
+            1.0,
+            "port",
+            json!({"device": "a", "port": 1, "link_layer": "Ethernet", "state": "ACTIVE", "rate_gbps": 200.0}),
+        );
+        log.link(1.0, UP, (32.0, 8), partner_max).link(1.0, NIC, (32.0, 8), (32.0, 16));
+        log.until(2, 9);
+        let told = log.run().of("pcie.downgrade");
+        assert_eq!(told.first().map(|line| line.rsplit(' ').next().unwrap()), expected, "{partner_max:?}");
+    }
+}
+
+#[test]
+fn a_lower_speed_must_last_for_three_readings() {
+    let mut log = log();
+    let max = (32.0, 16);
+    log.add(
+        0.0,
+        "port",
+        json!({"device": "a", "port": 1, "link_layer": "Ethernet", "state": "ACTIVE", "rate_gbps": 400.0}),
+    );
+    log.link(0.0, UP, max, max).link(0.0, NIC, max, max);
+    log.link(10.0, NIC, (2.5, 16), max).link(20.0, NIC, (2.5, 16), max).link(30.0, NIC, max, max);
+    log.link(40.0, NIC, (16.0, 16), max).link(50.0, NIC, (16.0, 16), max).link(60.0, NIC, (16.0, 16), max);
+    log.link(70.5, NIC, max, max).until(71, 72);
+    assert_eq!(
+        log.run().of("pcie.downgrade"),
+        ["61 a 0000:02:00.0 raised warning confirmed", "70.5 a 0000:02:00.0 cleared warning confirmed"]
+    );
+}
+
+#[test]
+fn a_link_that_is_not_shown_or_not_possible_is_no_finding() {
+    let odd = [
+        json!({"pci": NIC}),
+        json!({"pci": NIC, "speed_gts": 16.0, "max_speed_gts": 16.0, "max_width": 16}),
+        json!({"pci": NIC, "speed_gts": 0.0, "width": 0, "max_speed_gts": 16.0, "max_width": 16}),
+        json!({"pci": NIC, "speed_gts": 2.5, "width": 63, "max_speed_gts": 16.0, "max_width": 255}),
+    ];
+    for link in odd {
+        let mut log = log();
+        for s in 0..6 {
+            log.add(f64::from(s), "pcie", link.clone());
+        }
+        let outcome = log.run();
+        outcome.nothing();
+        let reason = super::super::find("pcie.downgrade").unwrap().not_judged(&outcome.engine.view());
+        assert_eq!(reason.as_deref(), Some("link speed or width not shown by 0000:02:00.0"));
+    }
+}
+
+#[test]
+fn a_virtual_function_and_a_software_device_on_virtio_are_not_judged() {
+    let mut log = Log::new();
+    log.add(0.0, "device", json!({"device": "v", "driver": "mlx5_core", "pci": NIC, "vf": true}));
+    log.port(0.0, "v", "ACTIVE", "LinkUp");
+    log.add(0.0, "device", json!({"device": "rxe0", "driver": "rxe", "node_guid": "5054:00ff:fe12:3456"}));
+    log.add(0.0, "port", json!({"device": "rxe0", "port": 1, "link_layer": "Ethernet", "state": "ACTIVE", "rate_gbps": 100.0, "netdev_pci": GPU}));
+    for s in 0..6 {
+        log.link(f64::from(s), NIC, (8.0, 1), (16.0, 16)).link(f64::from(s), GPU, (2.5, 1), (16.0, 32));
+    }
+    log.run().nothing();
+}
