@@ -166,12 +166,13 @@ pub struct Wide {
 impl Wide {
     /// Adds one work request.
     pub fn add(&self, bytes: u64, opcode: u32) {
-        // The masks change nothing (both indices are below the lengths, which are powers of two); the verifier sees them.
-        let class = size_class(bytes) & (SIZES - 1);
+        // The masks change nothing: both indices are below the lengths, which are powers of two. They are for the
+        // kernel's verifier, which cannot follow how the logarithm is computed; the compiler can, and would drop them.
+        let class = core::hint::black_box(size_class(bytes)) & (SIZES - 1);
         if let Some(count) = self.size_log2.get(class) {
             atomic::add(count, 1);
         }
-        let opcode = opcode.min(OPCODES as u32 - 1) as usize & (OPCODES - 1);
+        let opcode = core::hint::black_box(opcode.min(OPCODES as u32 - 1)) as usize & (OPCODES - 1);
         if let Some(count) = self.opcodes.get(opcode) {
             atomic::add(count, 1);
         }

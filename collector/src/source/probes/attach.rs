@@ -183,7 +183,7 @@ impl Attached {
                     format!("the module {} is not loaded", function.module)
                 }
                 Some(2 | 99) => format!("this kernel has no function {}", function.name),
-                _ => reason::explain(&error),
+                _ => why(&error),
             })?;
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Attached {
             loaded(probe.load())?;
             probe.attach("ras", "aer_event").map(|_| ())
         };
-        attach(self).map_err(|error| reason::explain(&error))
+        attach(self).map_err(|error| why(&error))
     }
 
     fn uprobe(&mut self, place: &Place) -> Result<(), String> {
@@ -213,7 +213,7 @@ impl Attached {
             loaded(probe.load())?;
             probe.attach(UProbeAttachLocation::AbsoluteOffset(place.offset), &place.path, UProbeScope::AllProcesses)
         };
-        let link = attach(self).map_err(|error| reason::explain(&error))?;
+        let link = attach(self).map_err(|error| why(&error))?;
         self.data_links.push(link);
         Ok(())
     }
@@ -224,6 +224,16 @@ impl Attached {
     {
         let program = self.ebpf.as_mut().and_then(|ebpf| ebpf.program_mut(name)).ok_or(ProgramError::NotLoaded)?;
         P::try_from(program)
+    }
+}
+
+/// An error in words. A refusal by the verifier is a refusal of the program, whatever its error code says.
+fn why(error: &ProgramError) -> String {
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } if !verifier_log.to_string().trim().is_empty() => {
+            reason::cut(&format!("this kernel's verifier refuses the program ({io_error}): {verifier_log}"))
+        }
+        _ => reason::explain(error),
     }
 }
 

@@ -73,14 +73,12 @@ pub(super) fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
     None
 }
 
-/// The messages of an error and its sources, each once, cut to what fits a line: a verifier's log has thousands.
+/// The messages of an error and its sources, each once.
 fn chain(error: &(dyn Error + 'static)) -> String {
-    const LONGEST: usize = 600;
     let mut text = String::new();
     let mut at = Some(error);
     while let Some(error) = at {
         let message = error.to_string();
-        let message = message.lines().collect::<Vec<_>>().join(" | ");
         if !text.contains(&message) {
             if !text.is_empty() {
                 text.push_str(": ");
@@ -89,13 +87,19 @@ fn chain(error: &(dyn Error + 'static)) -> String {
         }
         at = error.source();
     }
-    if text.len() > LONGEST {
-        // The end of a verifier's log says what was wrong.
-        let tail = text.char_indices().rev().take(LONGEST / 2).last().map_or(0, |(at, _)| at);
-        let head = text.char_indices().nth(LONGEST / 2).map_or(text.len(), |(at, _)| at);
-        text = format!("{} … {}", &text[..head], &text[tail..]);
+    cut(&text)
+}
+
+/// Cuts a text to what fits a line. The end is kept: the end of a verifier's log says what was wrong.
+pub(super) fn cut(text: &str) -> String {
+    const LONGEST: usize = 600;
+    let text = text.lines().collect::<Vec<_>>().join(" | ");
+    if text.len() <= LONGEST {
+        return text;
     }
-    text
+    let tail = text.char_indices().rev().take(LONGEST / 2).last().map_or(0, |(at, _)| at);
+    let head = text.char_indices().nth(LONGEST / 2).map_or(text.len(), |(at, _)| at);
+    format!("{} … {}", &text[..head], &text[tail..])
 }
 
 #[cfg(test)]
