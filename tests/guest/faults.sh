@@ -26,6 +26,18 @@ broken() {
   cat "$1.jsonl"
 }
 
+# broken_or_stuck NAME PID: the same for a device that is set down. Then the software driver usually fails what is posted
+# next, but now and then (seen on 6.1) it leaves the connection waiting for ever: noted in NAME.stuck.
+broken_or_stuck() {
+  if wait_for 10 grep -q '"end"' "$1.jsonl"; then
+    broken "$1" "$2"
+  else
+    kill "$2"
+    wait "$2"
+    mono stuck connection="$1" | tee "$1.stuck"
+  fi
+}
+
 step 'a connection on the card, and one across the router'
 connection card rxec rxec
 on_card=$connection
@@ -51,7 +63,7 @@ step 'the card goes down'
 action card_down netdev="$(card_netdev)" device=rxec
 ip link set "$(card_netdev)" down
 wait_for 10 grep -q DOWN /sys/class/infiniband/rxec/ports/1/state || fail 'rxec stayed up'
-broken card $on_card
+broken_or_stuck card $on_card
 action card_up netdev="$(card_netdev)" device=rxec
 ip link set "$(card_netdev)" up
 wait_for 10 active rxec || fail 'rxec stayed down'
@@ -69,7 +81,7 @@ step 'va is set down'
 connection admin rxea rxeb
 action admin_down netdev=va device=rxea
 ip link set va down
-broken admin $connection
+broken_or_stuck admin $connection
 action admin_up netdev=va device=rxea
 fabric || fail 'the fabric did not come back'
 

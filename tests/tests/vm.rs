@@ -49,6 +49,10 @@ fn connections_broke_only_after_their_link_was_cut() {
             let time = |lines: &[serde_json::Value], key: &str, name: &str| {
                 lines.iter().find(|line| line[key] == name).and_then(|line| line["t"].as_u64())
             };
+            // The payload says when the driver left a connection waiting instead of failing it.
+            if results.path(&format!("{connection}.stuck")).exists() {
+                continue;
+            }
             let error = time(&results.json_lines(&format!("{connection}.jsonl")), "what", "error");
             let cut = time(&actions, "action", cut);
             assert!(cut.is_some() && error > cut, "{connection} on {}: {cut:?}, {error:?}", results.kernel);
