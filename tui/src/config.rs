@@ -102,7 +102,7 @@ fn parse(text: &str) -> Result<File, String> {
 
 /// The sample, every key with its default.
 pub(crate) fn sample() -> String {
-    format!("{SAMPLE}\n{}", collector::rule::sample_toml())
+    format!("{SAMPLE}\n{}", Settings::sample_toml())
 }
 
 const SAMPLE: &str = r#"# rdmascope configuration. Every key is shown with its default. A flag or an RDMASCOPE_* variable goes before this file.
