@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::finding::{Book, Finding};
 use crate::inventory::{
-    BondRecord, By, DeviceId, DeviceRecord, Identity, PcieRecord, PortEvent, PortKey, PortRecord, ProbeRecord,
+    self, BondRecord, By, DeviceId, DeviceRecord, Identity, PcieRecord, PortEvent, PortKey, PortRecord, ProbeRecord,
     QpChange, QpErrors, QpFailure, SourceRecord, World,
 };
 use crate::observation::recording::Header;
@@ -191,11 +191,11 @@ impl Engine {
             .filter_map(|qp| {
                 let detail = qp.detail.as_ref().filter(|detail| recent(detail.touched))?;
                 let rate = self.world.qps.rate_now(qp).filter(|_| tracing);
-                Some((qp.device, qp.qpn, detail.touched, rate))
+                Some((qp.device, qp.number(), detail.touched, rate))
             })
             .collect();
-        for (device, qpn, touched, rate) in active {
-            if let Some(detail) = self.world.qps.detail(touched, device, qpn) {
+        for (device, number, touched, rate) in active {
+            if let Some(detail) = self.world.qps.detail(touched, device, number) {
                 detail.rates.push(rate);
             }
         }
@@ -452,7 +452,8 @@ impl Engine {
 
     fn qp(&mut self, t: Nanos, seen: &observation::Qp<'_>) {
         let device = self.device_id(t, &seen.device);
-        let known = self.world.qps.find(device, seen.qpn);
+        let number = inventory::number(seen.qpn, seen.port);
+        let known = self.world.qps.find(device, number);
         let (since, state) = known.map_or((None, QpState::Unknown), |qp| (Some(qp.since), qp.state));
         match seen.event {
             QpEvent::Destroy => {
@@ -461,20 +462,20 @@ impl Engine {
                     return;
                 }
                 let change = QpChange { from: seen.from.or(Some(state)), to: None, by: By::Destroy, errno: seen.errno };
-                if let Some(detail) = self.world.qps.detail(t, device, seen.qpn) {
+                if let Some(detail) = self.world.qps.detail(t, device, number) {
                     detail.changes.push(t, change);
                 }
-                self.world.qps.end(t, device, seen.qpn);
+                self.world.qps.end(t, device, number);
                 return;
             }
             QpEvent::Create if since.is_some_and(|since| t > since) => {
                 // The destroy of the number's last owner was not seen.
-                self.world.qps.end(t, device, seen.qpn);
+                self.world.qps.end(t, device, number);
             }
-            QpEvent::Seen if since.is_none() && self.just_destroyed(t, device, seen.qpn) => return,
+            QpEvent::Seen if since.is_none() && self.just_destroyed(t, device, number) => return,
             _ => {}
         }
-        self.note_qp(t, device, seen);
+        self.note_qp(t, device, number, seen);
         let failed_call = seen.errno.is_some();
         let change = |by| QpChange { from: seen.from, to: seen.to, by, errno: seen.errno };
         let recorded = match seen.event {
@@ -485,33 +486,33 @@ impl Engine {
             }
             QpEvent::Seen | QpEvent::Destroy => None,
         };
-        if let (Some(change), Some(detail)) = (recorded, self.world.qps.detail(t, device, seen.qpn)) {
+        if let (Some(change), Some(detail)) = (recorded, self.world.qps.detail(t, device, number)) {
             detail.changes.push(t, change);
             if seen.path_mtu.is_some() {
                 detail.path_mtu = seen.path_mtu;
             }
         }
         if seen.to == Some(QpState::Err) && state != QpState::Err && !failed_call && since.is_some() {
-            self.qp_failed_from(t, device, seen.qpn, seen.event == QpEvent::Modify, state);
+            self.qp_failed_from(t, device, number, seen.event == QpEvent::Modify, state);
         } else if seen.to == Some(QpState::Err) && seen.event == QpEvent::Modify && !failed_call {
-            self.asked_late(t, device, seen.qpn);
+            self.asked_late(t, device, number);
         }
     }
 
-    fn just_destroyed(&self, t: Nanos, device: DeviceId, qpn: u32) -> bool {
+    fn just_destroyed(&self, t: Nanos, device: DeviceId, number: u32) -> bool {
         self.world
             .qps
             .gone()
             .take_while(|qp| qp.destroyed.is_some_and(|at| at + DESTROY_SETTLES_NS > t))
-            .any(|qp| qp.device == device && qp.qpn == qpn)
+            .any(|qp| qp.device == device && qp.number() == number)
     }
 
-    fn note_qp(&mut self, t: Nanos, device: DeviceId, seen: &observation::Qp<'_>) {
+    fn note_qp(&mut self, t: Nanos, device: DeviceId, number: u32, seen: &observation::Qp<'_>) {
         let comm = seen.comm.as_deref().map(|text| self.text(text));
         let container = seen.container.as_deref().map(|text| self.text(text));
         let gid = seen.remote_gid.as_deref().map(|text| self.text(text));
         let qp_type = seen.qp_type.as_deref().map(|text| self.text(text));
-        let qp = self.world.qps.entry(t, device, seen.qpn);
+        let qp = self.world.qps.entry(t, device, number);
         qp.port = seen.port.and_then(|port| u8::try_from(port).ok()).filter(|port| *port > 0).or(qp.port);
         qp.pid = seen.pid.or(qp.pid);
         qp.comm = comm.or(qp.comm.take());

@@ -1,7 +1,7 @@
 //! The collector's loop: polls the sources when they are due, hands every observation to the sinks and the engine, and
 //! publishes the world. It runs in a thread of its own; a screen reads the [`Feed`].
 
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -228,7 +228,7 @@ impl Live {
         let mut nudged = false;
         for index in 0..self.sources.len() {
             let slot = &self.sources[index];
-            let woken = || slot.source.wake_fds().iter().any(readable);
+            let woken = || slot.source.wake_fds().into_iter().any(readable);
             if slot.broken.is_none() && (slot.source.due() <= now || woken()) {
                 nudged |= self.poll_source(index, now);
             }
@@ -357,8 +357,8 @@ impl Slot {
     }
 }
 
-fn readable(fd: &std::os::fd::BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+fn readable(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 

@@ -82,7 +82,7 @@ pub struct Port {
     pub utilisation: Option<f64>,
     /// The last reset of the device's counters that was observed.
     pub reset: Option<Reset>,
-    /// How long the driver serves hw_counters from its cache, seconds.
+    /// How long the driver serves `hw_counters` from its cache, seconds.
     pub lifespan_s: Option<f64>,
     /// All counters.
     pub counters: Vec<Counter>,

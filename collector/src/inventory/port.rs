@@ -69,6 +69,9 @@ pub struct MeaningReading {
 /// One counter's place: set and series.
 type Place = (u16, u16);
 
+/// A counter that could give a meaning: rank, source, network device, how it combines, place.
+type Candidate = (u8, observation::CounterSource, Option<Arc<str>>, How, Place);
+
 /// Counters of one meaning, best rank first; those of one rank from one source are combined.
 #[derive(Debug, Clone, Default)]
 struct Group {
@@ -99,7 +102,7 @@ pub struct PortRecord {
     pub netdev_pci: Option<Arc<str>>,
     /// Bond.
     pub bond: Option<Arc<str>>,
-    /// Cache lifetime of hw_counters, ms.
+    /// Cache lifetime of `hw_counters`, ms.
     pub lifespan_ms: Option<u32>,
     /// GID table entries in use: index, GID, kind.
     pub gids: Vec<(u32, Arc<str>, Option<Arc<str>>)>,
@@ -198,8 +201,7 @@ impl PortRecord {
 
     /// Rebuilds the meanings' groups after a set got a new counter.
     pub(crate) fn regroup(&mut self) {
-        let mut all: BTreeMap<Meaning, Vec<(u8, observation::CounterSource, Option<Arc<str>>, How, Place)>> =
-            BTreeMap::new();
+        let mut all: BTreeMap<Meaning, Vec<Candidate>> = BTreeMap::new();
         for (s, set) in self.sets.iter().enumerate().filter(|(_, set)| set.bound.is_none()) {
             for (c, series) in set.series.iter().enumerate() {
                 if let (Some(meaning), Some(combine)) = (series.def.meaning, series.def.combine)

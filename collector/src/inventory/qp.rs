@@ -80,6 +80,27 @@ pub struct QpRecord {
     pub detail: Option<Arc<QpDetail>>,
 }
 
+/// A QPN has 24 bits (`InfiniBand` base transport header).
+const QPN_BITS: u32 = 24;
+
+/// What names a QP of a device: its QPN. The management QPs 0 (SMI) and 1 (GSI) exist once on every port, so theirs
+/// carries the port above the QPN's 24 bits.
+#[must_use]
+pub fn number(qpn: u32, port: Option<u32>) -> u32 {
+    match port {
+        Some(port @ 1..=255) if qpn < 2 => port << QPN_BITS | qpn,
+        _ => qpn,
+    }
+}
+
+impl QpRecord {
+    /// What names the QP on its device.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        number(self.qpn, self.port.map(u32::from))
+    }
+}
+
 /// One change of a QP's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpChange {
@@ -155,7 +176,7 @@ impl Default for QpDetail {
 #[derive(Debug, Clone, Default)]
 pub struct QpTable {
     chunks: Vec<Arc<Vec<Option<QpRecord>>>>,
-    /// Live QPs by device and QPN.
+    /// Live QPs by device and [`number`].
     index: Arc<HashMap<(DeviceId, u32), u32>>,
     free: Arc<Vec<u32>>,
     /// Destroyed QPs, oldest first.
@@ -206,8 +227,8 @@ impl QpTable {
 
     /// The live QP of a number.
     #[must_use]
-    pub fn find(&self, device: DeviceId, qpn: u32) -> Option<&QpRecord> {
-        let slot = *self.index.get(&(device, qpn))?;
+    pub fn find(&self, device: DeviceId, number: u32) -> Option<&QpRecord> {
+        let slot = *self.index.get(&(device, number))?;
         let (chunk, at) = place(slot);
         self.chunks.get(chunk)?.get(at)?.as_ref()
     }
@@ -228,10 +249,10 @@ impl QpTable {
     }
 
     /// The live QP of a number, made when there is none, for changing.
-    pub(crate) fn entry(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> &mut QpRecord {
-        let slot = match self.index.get(&(device, qpn)) {
+    pub(crate) fn entry(&mut self, t: Nanos, device: DeviceId, number: u32) -> &mut QpRecord {
+        let slot = match self.index.get(&(device, number)) {
             Some(slot) => *slot,
-            None => self.insert(t, device, qpn),
+            None => self.insert(t, device, number),
         };
         self.at_mut(slot)
     }
@@ -241,7 +262,7 @@ impl QpTable {
         Arc::make_mut(&mut self.chunks[chunk])[at].as_mut().expect("an indexed slot holds a QP")
     }
 
-    fn insert(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> u32 {
+    fn insert(&mut self, t: Nanos, device: DeviceId, number: u32) -> u32 {
         let slot = Arc::make_mut(&mut self.free).pop().unwrap_or_else(|| {
             self.slots += 1;
             self.slots - 1
@@ -258,8 +279,8 @@ impl QpTable {
         rows[at] = Some(QpRecord {
             id: QpRef { slot, generation: self.generation },
             device,
-            port: None,
-            qpn,
+            port: u8::try_from(number >> QPN_BITS).ok().filter(|port| *port > 0),
+            qpn: number & ((1 << QPN_BITS) - 1),
             qp_type: None,
             state: QpState::Unknown,
             pid: None,
@@ -282,14 +303,14 @@ impl QpTable {
             rnr_retry: None,
             detail: None,
         });
-        Arc::make_mut(&mut self.index).insert((device, qpn), slot);
+        Arc::make_mut(&mut self.index).insert((device, number), slot);
         self.live += 1;
         slot
     }
 
     /// Ends a QP: it is remembered for a while.
-    pub(crate) fn end(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> Option<QpRef> {
-        let slot = Arc::make_mut(&mut self.index).remove(&(device, qpn))?;
+    pub(crate) fn end(&mut self, t: Nanos, device: DeviceId, number: u32) -> Option<QpRef> {
+        let slot = Arc::make_mut(&mut self.index).remove(&(device, number))?;
         let (chunk, at) = place(slot);
         let mut qp = Arc::make_mut(&mut self.chunks[chunk])[at].take()?;
         Arc::make_mut(&mut self.free).push(slot);
@@ -309,8 +330,8 @@ impl QpTable {
     }
 
     /// The history of a QP for changing, made when there is none; makes room first when there are too many.
-    pub(crate) fn detail(&mut self, t: Nanos, device: DeviceId, qpn: u32) -> Option<&mut QpDetail> {
-        let slot = *self.index.get(&(device, qpn))?;
+    pub(crate) fn detail(&mut self, t: Nanos, device: DeviceId, number: u32) -> Option<&mut QpDetail> {
+        let slot = *self.index.get(&(device, number))?;
         if self.at_mut(slot).detail.is_none() {
             if self.details >= MAX_DETAILS {
                 self.drop_a_quiet_detail();
@@ -348,10 +369,10 @@ impl QpTable {
 
     /// Ends every QP of a device.
     pub(crate) fn end_device(&mut self, t: Nanos, device: DeviceId) {
-        let mut all: Vec<u32> = self.iter().filter(|qp| qp.device == device).map(|qp| qp.qpn).collect();
+        let mut all: Vec<u32> = self.iter().filter(|qp| qp.device == device).map(QpRecord::number).collect();
         all.sort_unstable();
-        for qpn in all {
-            self.end(t, device, qpn);
+        for number in all {
+            self.end(t, device, number);
         }
     }
 
@@ -398,6 +419,18 @@ mod tests {
         table.entry(1, DeviceId(1), 17).posts = 2;
         assert_eq!(table.len(), 2);
         assert_eq!(table.find(D, 17).unwrap().posts, 1);
+    }
+
+    #[test]
+    fn every_port_has_its_own_management_qps() {
+        let mut table = QpTable::default();
+        table.entry(1, D, number(1, Some(1)));
+        table.entry(1, D, number(1, Some(2)));
+        let mut ports: Vec<_> = table.iter().map(|qp| (qp.qpn, qp.port)).collect();
+        ports.sort_unstable();
+        assert_eq!(ports, [(1, Some(1)), (1, Some(2))]);
+        table.end_device(2, D);
+        assert!(table.is_empty());
     }
 
     #[test]

@@ -23,7 +23,18 @@ fn lend_option(text: Option<&Arc<str>>) -> Option<Text<'_>> {
 /// raised findings are not restated: who reads on from here sees them build up again.
 pub fn restate(world: &World, emit: &mut Emit<'_>) {
     let t = world.now;
-    let mut say = |body| emit(&Observation { t, body });
+    let mut say = |body: Body<'_>| emit(&Observation { t, body });
+    say_devices(world, &mut say);
+    say_functions(world, &mut say);
+    say_counters(world, &mut say);
+    say_qps(world, &mut say);
+    say_sources(world, &mut say);
+}
+
+/// Where one restated body goes.
+type Say<'s> = dyn FnMut(Body<'_>) + 's;
+
+fn say_devices(world: &World, say: &mut Say<'_>) {
     for (_, device) in world.present() {
         say(Body::Device(Device {
             device: lend(&device.name),
@@ -66,6 +77,9 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
             notes: port.notes.iter().map(lend).collect(),
         }));
     }
+}
+
+fn say_functions(world: &World, say: &mut Say<'_>) {
     for record in world.pcie.values() {
         say(Body::Pcie(Pcie {
             pci: lend(&record.pci),
@@ -91,6 +105,9 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
             }),
         }));
     }
+}
+
+fn say_counters(world: &World, say: &mut Say<'_>) {
     for (device, port, set) in world
         .present_ports()
         .flat_map(|(device, port)| port.sets.iter().map(move |set| (device, Some(port.key.port), set)))
@@ -108,6 +125,9 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
             ..Counters::default()
         }));
     }
+}
+
+fn say_qps(world: &World, say: &mut Say<'_>) {
     for qp in world.qps.iter() {
         say(Body::Qp(Qp {
             device: lend(&world.device(qp.device).name),
@@ -127,6 +147,9 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
             ..Qp::default()
         }));
     }
+}
+
+fn say_sources(world: &World, say: &mut Say<'_>) {
     for (name, source) in &world.sources {
         say(Body::Source(SourceState {
             source: lend(name),

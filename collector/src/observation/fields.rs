@@ -57,13 +57,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Struct<'_, V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_map(Fields { inner: map, fields: self.fields, unknown: self.unknown })
+        self.inner.visit_map(Fields { inner: map, known: self.fields, unknown: self.unknown })
     }
 }
 
 struct Fields<'u, A> {
     inner: A,
-    fields: &'static [&'static str],
+    known: &'static [&'static str],
     unknown: &'u mut u32,
 }
 
@@ -71,7 +71,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        self.inner.next_key_seed(Key { inner: seed, fields: self.fields, unknown: self.unknown })
+        self.inner.next_key_seed(Key { inner: seed, fields: self.known, unknown: self.unknown })
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {

@@ -497,7 +497,7 @@ impl QpState {
         }
     }
 
-    /// From the kernel's `enum ib_qp_state` (include/rdma/ib_verbs.h).
+    /// From the kernel's `enum ib_qp_state` (`include/rdma/ib_verbs.h`).
     #[must_use]
     pub fn from_kernel(state: u32) -> Self {
         match state {

@@ -279,10 +279,13 @@ enum Filled {
     End,
 }
 
+/// The input with the bytes put back that told whether it is compressed.
+type Whole<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
+
 /// Lines of a plain or compressed input.
 enum Lines<R: Read> {
-    Plain(BufReader<io::Chain<io::Cursor<Vec<u8>>, R>>),
-    Zstd(BufReader<zstd::Decoder<'static, BufReader<io::Chain<io::Cursor<Vec<u8>>, R>>>>),
+    Plain(BufReader<Whole<R>>),
+    Zstd(BufReader<zstd::Decoder<'static, BufReader<Whole<R>>>>),
 }
 
 impl<R: Read> Lines<R> {
@@ -349,6 +352,7 @@ fn parse_header(line: &[u8]) -> Result<Header, RecordingError> {
     Ok(header)
 }
 
+#[allow(clippy::large_enum_variant, reason = "one at a time, taken apart where it is made")]
 enum Line<'a> {
     Observation { observation: Observation<'a>, unknown_fields: u32, odd_values: u32 },
     UnknownType(String),

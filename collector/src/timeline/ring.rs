@@ -128,7 +128,7 @@ impl Blocks {
 /// A bounded list of events, oldest first; what falls out is counted.
 #[derive(Debug, Clone)]
 pub struct Events<T> {
-    events: VecDeque<(Nanos, T)>,
+    kept: VecDeque<(Nanos, T)>,
     cap: usize,
     /// Events that fell out of the list.
     pub dropped: u64,
@@ -138,50 +138,51 @@ impl<T> Events<T> {
     /// An empty list of at most `cap` events.
     #[must_use]
     pub fn new(cap: usize) -> Self {
-        Self { events: VecDeque::new(), cap, dropped: 0 }
+        Self { kept: VecDeque::new(), cap, dropped: 0 }
     }
 
     /// Appends an event.
     pub fn push(&mut self, t: Nanos, event: T) {
-        if self.events.len() == self.cap {
-            self.events.pop_front();
+        if self.kept.len() == self.cap {
+            self.kept.pop_front();
             self.dropped += 1;
         }
-        self.events.push_back((t, event));
+        self.kept.push_back((t, event));
     }
 
     /// The events, oldest first.
+    #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &(Nanos, T)> {
-        self.events.iter()
+        self.kept.iter()
     }
 
     /// The events after `t`, newest first.
     pub fn since(&self, t: Nanos) -> impl Iterator<Item = &(Nanos, T)> {
-        self.events.iter().rev().take_while(move |(at, _)| *at > t)
+        self.kept.iter().rev().take_while(move |(at, _)| *at > t)
     }
 
     /// The newest event after `t` that passes the test, for changing.
     pub(crate) fn newest_mut(&mut self, t: Nanos, test: impl Fn(&T) -> bool) -> Option<&mut T> {
-        let late = self.events.iter_mut().rev().take_while(|(at, _)| *at > t);
+        let late = self.kept.iter_mut().rev().take_while(|(at, _)| *at > t);
         late.map(|(_, event)| event).find(|event| test(event))
     }
 
     /// Number of events held.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.events.len()
+        self.kept.len()
     }
 
     /// No event is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.kept.is_empty()
     }
 
     /// The newest event.
     #[must_use]
     pub fn last(&self) -> Option<&(Nanos, T)> {
-        self.events.back()
+        self.kept.back()
     }
 }
 
