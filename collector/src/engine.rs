@@ -503,7 +503,7 @@ impl Engine {
         self.world
             .qps
             .gone()
-            .take_while(|qp| qp.destroyed.is_some_and(|at| at + DESTROY_SETTLES_NS > t))
+            .take_while(|qp| qp.destroyed.is_some_and(|at| at.saturating_add(DESTROY_SETTLES_NS) > t))
             .any(|qp| qp.device == device && qp.number() == number)
     }
 
@@ -584,15 +584,10 @@ impl Engine {
         let newest = self.world.qps.sweeps[0];
         let before = if newest == Some(t) { self.world.qps.sweeps[1] } else { newest };
         self.world.qps.swept(t);
-        let errors: u64 = seen.errors.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n));
-        let opcodes: Vec<(Arc<str>, u64)> = seen.opcodes.iter().map(|(name, n)| (self.text(name), *n)).collect();
-        let statuses: Vec<(Arc<str>, u64)> = seen.errors.iter().map(|(name, n)| (self.text(name), *n)).collect();
+        if !seen.errors.is_empty() {
+            self.qp_errors(t, device, seen);
+        }
         let qp = self.world.qps.entry(t, device, seen.qpn);
-        // The first statistics of a QP whose creation was not seen may tell of errors of any age, and so may those of a
-        // QP that lost its history.
-        let errors_are_new = if qp.stats_t.is_some() { qp.detail.is_some() } else { qp.created };
-        let before_errors = qp.detail.as_ref().map(|detail| detail.errors.clone()).unwrap_or_default();
-        let id = qp.id;
         // Lower than before: the numbers of a new owner of the QPN.
         let moved = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
         #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
@@ -601,26 +596,14 @@ impl Engine {
         }
         (qp.posts, qp.wrs, qp.bytes) = (seen.posts, seen.wrs, seen.bytes);
         qp.stats_t = Some(t);
-        if seen.completions.is_some() || errors > 0 {
-            qp.errors = Some(errors);
+        if seen.completions.is_some() || !seen.errors.is_empty() {
+            qp.errors = Some(seen.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
         }
         let port = qp.port;
-        if errors_are_new {
-            let number = self.port_of_qp(device, port);
-            for (status, n) in &statuses {
-                let before = before_errors.iter().find(|(name, _)| name == status).map_or(0, |(_, n)| *n);
-                if *n > before {
-                    let event =
-                        QpErrors { id, device, port: number, qpn: seen.qpn, status: status.clone(), n: n - before };
-                    Arc::make_mut(&mut self.world.qp_errors).push(t, event);
-                    self.qp_pending.get_or_insert(t);
-                }
-            }
-        }
         if let Some(detail) = self.world.qps.detail(t, device, seen.qpn) {
             detail.size_log2.clone_from(&seen.size_log2);
-            detail.opcodes = opcodes;
-            detail.errors = statuses;
+            refill(&mut detail.opcodes, &seen.opcodes, &self.texts);
+            refill(&mut detail.errors, &seen.errors, &self.texts);
             detail.signaled = seen.signaled;
             detail.sampled_ns = seen.sampled_ns;
             detail.truncated = seen.truncated.unwrap_or(0);
@@ -630,7 +613,34 @@ impl Engine {
         }
         if let Some(number) = self.port_of_qp(device, port) {
             let index = self.port_index(t, device, number, PortState::Unknown);
-            Arc::make_mut(&mut self.world.ports[index]).traced_bytes += moved;
+            let port = Arc::make_mut(&mut self.world.ports[index]);
+            port.traced_bytes = port.traced_bytes.saturating_add(moved);
+        }
+    }
+
+    /// Tells the rules of error completions that are new in the statistics of a QP.
+    fn qp_errors(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) {
+        for (status, _) in &seen.errors {
+            self.text(status);
+        }
+        let qp = self.world.qps.entry(t, device, seen.qpn);
+        // The first statistics of a QP whose creation was not seen may tell of errors of any age, and so may those of a
+        // QP that lost its history.
+        let new = if qp.stats_t.is_some() { qp.detail.is_some() } else { qp.created };
+        if !new {
+            return;
+        }
+        let (id, port) = (qp.id, qp.port);
+        let before = qp.detail.as_ref().map(|detail| detail.errors.clone()).unwrap_or_default();
+        let port = self.port_of_qp(device, port);
+        for (status, n) in &seen.errors {
+            let before = before.iter().find(|(name, _)| **name == **status).map_or(0, |(_, n)| *n);
+            if *n > before {
+                let status = self.text(status);
+                let event = QpErrors { id, device, port, qpn: seen.qpn, status, n: n - before };
+                Arc::make_mut(&mut self.world.qp_errors).push(t, event);
+                self.qp_pending.get_or_insert(t);
+            }
         }
     }
 
@@ -659,4 +669,17 @@ impl Engine {
         }
         self.world.probes = Some(Arc::new(record));
     }
+}
+
+/// Puts counts by name into a list, in place where the names are the same as before.
+fn refill(list: &mut Vec<(Arc<str>, u64)>, counts: &observation::Pairs<'_, u64>, texts: &HashSet<Arc<str>>) {
+    let same = list.len() == counts.len() && list.iter().zip(counts).all(|((old, _), (new, _))| **old == **new);
+    if same {
+        for ((_, old), (_, new)) in list.iter_mut().zip(counts) {
+            *old = *new;
+        }
+        return;
+    }
+    let shared = |name: &str| texts.get(name).cloned().unwrap_or_else(|| name.into());
+    *list = counts.iter().map(|(name, n)| (shared(name), *n)).collect();
 }

@@ -11,8 +11,10 @@ use crate::timeline::{Events, Ring};
 const CHUNK: usize = 512;
 /// Changes of state kept per QP.
 const MAX_CHANGES: usize = 32;
-/// QPs with a detail at the same time. Beyond that the one that was quiet longest loses its detail.
+/// QPs with a history at the same time. Beyond that one that was quiet for [`QUIET_NS`] loses its history.
 const MAX_DETAILS: usize = 8192;
+/// A QP nothing happened to for a minute can spare its history.
+const QUIET_NS: Nanos = 60_000_000_000;
 /// Destroyed QPs that are remembered.
 const MAX_GONE: usize = 1024;
 
@@ -186,7 +188,8 @@ pub struct QpTable {
     live: usize,
     details: usize,
     hand: u32,
-    /// QPs that lost their history to make room.
+    no_room_until: Nanos,
+    /// Histories that were given up, or not begun, for want of room.
     pub details_dropped: u64,
     /// Destroyed QPs that are no longer remembered.
     pub gone_dropped: u64,
@@ -329,42 +332,43 @@ impl QpTable {
         Some(id)
     }
 
-    /// The history of a QP for changing, made when there is none; makes room first when there are too many.
+    /// The history of a QP for changing, made when there is none. `None` when all the room is taken by QPs that are busy
+    /// too: then this one does without and is counted.
     pub(crate) fn detail(&mut self, t: Nanos, device: DeviceId, number: u32) -> Option<&mut QpDetail> {
         let slot = *self.index.get(&(device, number))?;
-        if self.at_mut(slot).detail.is_none() {
-            if self.details >= MAX_DETAILS {
-                self.drop_a_quiet_detail();
+        let (chunk, at) = place(slot);
+        if self.chunks[chunk][at].as_ref()?.detail.is_none() {
+            if self.details >= MAX_DETAILS && !self.make_room(t) {
+                self.details_dropped += 1;
+                return None;
             }
             self.details += 1;
         }
-        let qp = self.at_mut(slot);
-        let detail = Arc::make_mut(qp.detail.get_or_insert_default());
+        let detail = Arc::make_mut(self.at_mut(slot).detail.get_or_insert_default());
         detail.touched = t;
         Some(detail)
     }
 
-    /// Of the next histories around the table the one that was quiet longest makes room.
-    fn drop_a_quiet_detail(&mut self) {
-        let mut victim: Option<(Nanos, u32)> = None;
-        let (mut seen, mut steps) = (0, 0);
-        while seen < 16 && steps < self.slots {
+    /// Takes the history of a QP that has been quiet for long. After a vain search there is none until `QUIET_NS / 60`
+    /// later, so that a storm of busy QPs does not search again for each.
+    fn make_room(&mut self, t: Nanos) -> bool {
+        if t < self.no_room_until {
+            return false;
+        }
+        for _ in 0..self.slots {
             self.hand = (self.hand + 1) % self.slots.max(1);
-            steps += 1;
             let (chunk, at) = place(self.hand);
             let record = self.chunks.get(chunk).and_then(|chunk| chunk.get(at)).and_then(Option::as_ref);
-            if let Some(detail) = record.and_then(|qp| qp.detail.as_ref()) {
-                seen += 1;
-                if victim.is_none_or(|(touched, _)| detail.touched < touched) {
-                    victim = Some((detail.touched, self.hand));
-                }
+            let detail = record.and_then(|qp| qp.detail.as_ref());
+            if detail.is_some_and(|detail| t.saturating_sub(detail.touched) >= QUIET_NS) {
+                self.at_mut(self.hand).detail = None;
+                self.details -= 1;
+                self.details_dropped += 1;
+                return true;
             }
         }
-        if let Some((_, slot)) = victim {
-            self.at_mut(slot).detail = None;
-            self.details -= 1;
-            self.details_dropped += 1;
-        }
+        self.no_room_until = t.saturating_add(QUIET_NS / 60);
+        false
     }
 
     /// Ends every QP of a device.
@@ -447,12 +451,15 @@ mod tests {
     fn histories_are_bounded_and_what_is_dropped_is_counted() {
         let mut table = QpTable::default();
         let n = u32::try_from(MAX_DETAILS).unwrap() + 10;
-        for qpn in 0..n {
-            table.entry(u64::from(qpn), D, qpn);
-            table.detail(u64::from(qpn), D, qpn).unwrap();
-        }
+        let begun = |table: &mut QpTable, t: Nanos, qpn: u32| {
+            table.entry(t, D, qpn);
+            table.detail(t, D, qpn).is_some()
+        };
+        let kept = (0..n).filter(|qpn| begun(&mut table, 1, *qpn)).count();
+        assert_eq!((kept, table.details_dropped), (MAX_DETAILS, 10), "all are busy: the last ones do without");
+        assert!(begun(&mut table, 1 + QUIET_NS, n), "the others are quiet now: one makes room");
         assert_eq!(table.details(), MAX_DETAILS);
-        assert_eq!(table.details_dropped, 10);
+        assert_eq!(table.details_dropped, 11);
         assert_eq!(table.iter().filter(|qp| qp.detail.is_some()).count(), MAX_DETAILS);
     }
 }

@@ -20,6 +20,8 @@ pub const VERSION: u32 = 1;
 pub const MAX_BAD_IN_A_ROW: u32 = 100;
 /// A longer line is a bad line: no observation comes near it, and a foreign file may be one endless line.
 const MAX_LINE_BYTES: u64 = 16 << 20;
+/// No machine has been up for a century; times beyond it would overflow what is computed with them.
+const MAX_TIME: Nanos = 100 * 366 * 86_400 * 1_000_000_000;
 /// Bad lines that are kept with their number and message; the rest is only counted.
 const MAX_BAD_KEPT: usize = 20;
 /// The first four bytes of a zstd frame (RFC 8878, section 3.1.1), little-endian 0xFD2FB528.
@@ -364,6 +366,9 @@ fn parse_line(line: &[u8]) -> Result<Line<'_>, String> {
         Some(head) => head,
         None => peek(text)?,
     };
+    if t > MAX_TIME {
+        return Err(format!("the time {t} ns is beyond a century"));
+    }
     let mut unknown_fields = 0;
     let body = Body::from_json(kind, text, &mut unknown_fields).map_err(|error| error.to_string())?;
     let Some(body) = body else { return Ok(Line::UnknownType(kind.to_owned())) };
