@@ -456,11 +456,15 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
         parts.push(format!("speed {} of {max} GT/s", link.speed));
         evidence.push(Evidence::new("current_link_speed", None, link.speed, max, "GT/s"));
     }
-    let mut summary =
-        if parts.is_empty() { format!("PCIe link {now}") } else { format!("PCIe link {now}: {}", parts.join(", ")) };
+    let mut summary = format!("PCIe link {now}");
+    for (i, part) in parts.iter().enumerate() {
+        summary.push_str(if i == 0 { ": " } else { ", " });
+        summary.push_str(part);
+    }
     if too_little {
-        summary +=
-            &format!("; it carries {gbps:.1} Gb/s, less than the port's {needed} Gb/s: the slot limits the port");
+        let short =
+            format!("; it carries {gbps:.1} Gb/s, less than the port's {needed} Gb/s: the slot limits the port");
+        summary.push_str(&short);
         evidence.push(Evidence::new("PCIe link capacity", None, gbps, needed, "Gb/s"));
     }
     // What the link carries is known from the link alone; that the other end could do more is not.
