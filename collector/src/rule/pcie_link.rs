@@ -21,8 +21,8 @@ impl Rule for Downgrade {
     }
 
     fn meaning(&self) -> &'static str {
-        "The NIC's PCIe link runs slower or narrower than both its ends can, or carries less than the port's rate. A \
-         function that does not show its link, a virtual function and a software device are not judged: unknown is no \
+        "The NIC's PCIe link runs slower or narrower than both its ends can, or holds the \
+         port's rate back. A link that is all its function can be is no finding, whatever the port's rate. A function that does not show its link, a virtual function and a software device are not judged: unknown is no \
          fault."
     }
 
@@ -135,7 +135,10 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
         .filter(|(device, port)| device.pci.as_ref() == Some(&record.pci) && port.state == PortState::Active)
         .filter_map(|(_, port)| port.rate_gbps)
         .fold(0.0, f64::max);
-    let too_little = needed > capacity;
+    // A link that is all its function can be is the adapter's own limit (or half of a pair that shares one port).
+    let own_best = record.link.max_speed_gts.is_some_and(|max| link.speed >= max)
+        && width(record.link.max_width).is_some_and(|max| link.width >= max);
+    let too_little = needed > capacity && !own_best;
     if narrow.is_none() && slow_now.is_none() && !too_little {
         let undecided = slow.is_some() && !settled && view.raised("pcie.downgrade", &key).is_some();
         return undecided.then_some(Verdict::Keep(key));
@@ -163,7 +166,7 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
         evidence.push(Evidence::new("PCIe link capacity", None, capacity, needed, "Gb/s"));
     }
     // What the link carries is known from the link alone; that the other end could do more is not.
-    let sure = both_known || (too_little && parts.is_empty());
+    let sure = both_known || too_little;
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,

@@ -19,10 +19,10 @@ const NAMED: usize = 4;
 
 fn qp_check(finding: &Finding) -> Vec<String> {
     let mut lines = Vec::new();
-    match (&finding.subject.device, finding.subject.qpn) {
-        (Some(device), Some(qpn)) => lines.push(format!("rdma -d resource show qp lqpn {qpn} link {device}")),
-        (Some(device), None) => lines.push(format!("rdma -d resource show qp link {device} state ERR")),
-        _ => {}
+    if let Some(device) = &finding.subject.device {
+        let link = finding.subject.port.map_or(format!("{device}/-"), |port| format!("{device}/{port}"));
+        let which = finding.subject.qpn.map_or("state ERR".to_owned(), |qpn| format!("lqpn {qpn}"));
+        lines.push(format!("rdma -d resource show qp link {link} {which}"));
     }
     if let Some((device, port)) = names(finding) {
         lines.push(format!("rdma link show {device}/{port}"));
