@@ -114,10 +114,10 @@ impl Engine {
 
     /// The stream has ended: judges the window that is still open.
     pub fn finish(&mut self) {
-        if self.window_end.is_some_and(|end| self.world.now + self.window_ns > end) {
+        // Also when all was observed at one moment, as in an imported tree.
+        if self.window_end.take().is_some() {
             self.close_window(self.world.now);
         }
-        self.window_end = None;
     }
 
     fn advance(&mut self, t: Nanos) {

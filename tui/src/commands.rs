@@ -98,7 +98,8 @@ fn live(config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 fn show_demo(config: &Config, scenario: &str, seed: u64, banner: Option<String>) -> anyhow::Result<ExitCode> {
-    let simulator = simulator(scenario, seed)?;
+    let simulator =
+        simulator(scenario, seed)?.starting_at(collector::clock::monotonic_ns(), collector::clock::unix_ns());
     let header = simulator.header();
     let live = Live::new(Mode::Demo, header, config.rules.clone(), vec![Box::new(simulator)]).banner(banner);
     show(config, live.feed(), || live.spawn())

@@ -6,17 +6,13 @@ use crate::observation::Nanos;
 /// Wall-clock time of day (`14:02:49.118 UTC`) where the recording's header ties the clocks, else seconds since the
 /// first observation (`+12.118 s`).
 pub(super) fn when(view: &View<'_>, t: Nanos) -> String {
-    match view.world.unix_ns(t) {
-        Some(unix_ns) => {
-            let ms = unix_ns / 1_000_000 % 86_400_000;
-            let (s, ms) = (ms / 1000, ms % 1000);
-            format!("{:02}:{:02}:{:02}.{ms:03} UTC", s / 3600, s / 60 % 60, s % 60)
-        }
-        None => {
-            let ms = t.saturating_sub(view.world.started) / 1_000_000;
-            format!("+{}.{:03} s", ms / 1000, ms % 1000)
-        }
+    if let Some(unix_ns) = view.world.unix_ns(t) {
+        let ms = unix_ns / 1_000_000 % 86_400_000;
+        let (s, ms) = (ms / 1000, ms % 1000);
+        return format!("{:02}:{:02}:{:02}.{ms:03} UTC", s / 3600, s / 60 % 60, s % 60);
     }
+    let ms = t.saturating_sub(view.world.started) / 1_000_000;
+    format!("+{}.{:03} s", ms / 1000, ms % 1000)
 }
 
 /// A duration as a person would say it: `250 ms`, `12.1 s`, `6 min`.

@@ -2,7 +2,7 @@
 
 use super::View;
 use super::clock::ns;
-use crate::inventory::{PortEvent, PortRecord, Role};
+use crate::inventory::{DeviceRecord, PortEvent, PortRecord, Role};
 use crate::observation::{LinkLayer, Nanos, PortState};
 
 /// Why a port is not ACTIVE.
@@ -99,19 +99,24 @@ pub(super) fn switched_off(port: &PortRecord) -> bool {
     port.link_layer == LinkLayer::InfiniBand && port.phys_state.as_deref().is_some_and(|phys| phys.contains("Disabled"))
 }
 
-/// Another port of the same group (link layer, driver, model) is ACTIVE.
+/// Another port of the same group is ACTIVE: same link layer and driver, and the same model or, where the model is not
+/// known, the same adapter.
 pub(super) fn active_sibling<'w>(view: &View<'w>, port: &PortRecord) -> Option<&'w PortRecord> {
     let device = view.world.device(port.key.device);
+    let adapter = |device: &DeviceRecord| Some(device.pci.as_deref()?.rsplit_once('.')?.0.to_owned());
+    let alike = |other: &DeviceRecord| {
+        let same_adapter = adapter(other).is_some() && adapter(other) == adapter(device);
+        other.vf == device.vf
+            && other.driver == device.driver
+            && (same_adapter || (other.model.is_some() && other.model == device.model))
+    };
     view.world
         .present_ports()
         .find(|(other, p)| {
             p.key != port.key
                 && p.state == PortState::Active
                 && p.link_layer == port.link_layer
-                && other.vf == device.vf
-                && other.driver.is_some()
-                && other.driver == device.driver
-                && other.model == device.model
+                && (p.key.device == port.key.device || alike(other))
         })
         .map(|(_, p)| p)
 }

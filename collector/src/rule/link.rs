@@ -39,7 +39,6 @@ impl Rule for LinkDown {
         if let Some(record) = port_of(view.world, finding) {
             if record.link_layer == crate::observation::LinkLayer::InfiniBand {
                 lines.push(format!("ibstat {device} {port}"));
-                lines.push(format!("iblinkinfo -C {device} -P {port} --switches-only"));
             }
             for netdev in &record.netdevs {
                 lines.push(format!("ip -d link show {netdev}"));
@@ -96,7 +95,7 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
             });
             let (severity, why) = match (expected, sibling) {
                 (true, _) => (Severity::Critical, "; the configuration expects it up".to_owned()),
-                (false, Some(sibling)) => (Severity::Critical, format!("; {sibling} of the same model is ACTIVE")),
+                (false, Some(sibling)) => (Severity::Critical, format!("; its sibling {sibling} is ACTIVE")),
                 (false, None) => (Severity::Warning, String::new()),
             };
             (severity, format!("{} since before watching{why}", port.state.name()))
@@ -225,11 +224,6 @@ impl Rule for LinkFlap {
 
 fn flap(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.link_flap;
-    let role = view.world.role(port.key.device);
-    let follows = role == Some(Role::Vf) && view.world.parent(port.key.device).is_some();
-    if follows || role == Some(Role::Management) {
-        return None;
-    }
     let from = view.ago(settings.window_s);
     let (seen, first_seen) = cycles(port, from);
     // The counter of the same flap may be read before the state has changed back.
@@ -237,10 +231,18 @@ fn flap(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let counter = counted(port, from);
     let by_counter = counter.map_or(0, |(_, downs)| downs.saturating_sub(still_down));
     let n = seen.max(by_counter);
+    if n == 0 {
+        return None;
+    }
+    let role = view.world.role(port.key.device);
+    let follows = role == Some(Role::Vf) && view.world.parent(port.key.device).is_some();
+    if follows || role == Some(Role::Management) {
+        return None;
+    }
     let (key, subject) = view.port_subject(port);
     if n < settings.warning {
         // Once raised it stays until the hour is clean but for the last flap.
-        return (n > 0 && view.raised("link.flap", &key).is_some()).then_some(Verdict::Keep(key));
+        return view.raised("link.flap", &key).is_some().then_some(Verdict::Keep(key));
     }
     let severity = if n >= settings.critical { Severity::Critical } else { Severity::Warning };
     let window_s = settings.window_s.min(view.watched_s());

@@ -10,6 +10,7 @@ mod fall;
 mod link;
 mod nic;
 mod pcie;
+mod pcie_link;
 mod qp;
 mod settings;
 #[cfg(test)]
@@ -65,7 +66,7 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &link::LinkFlap,
         &pcie::AerStorm,
         &pcie::AerFatal,
-        &pcie::Downgrade,
+        &pcie_link::Downgrade,
         &nic::Composite,
         &qp::RetryExceeded,
         &qp::ErrorState,

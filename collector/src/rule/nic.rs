@@ -124,7 +124,7 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     }
     let revision = u64::from(down.is_some()) | (signs.len() as u64) << 1;
     let since = down.unwrap_or_else(|| view.ago(window_s * of as f64));
-    Some(conclude(view, (key, subject), signs.join(", "), evidence, since, revision))
+    Some(conclude(view, (key, subject), &signs.join(", "), evidence, since, revision))
 }
 
 fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
@@ -169,25 +169,23 @@ fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     };
     let subject = view.port_subject(port);
     let since = down.unwrap_or_else(|| view.ago(view.settings.window_s * n as f64));
-    Some(conclude(view, subject, sign, evidence, since, u64::from(downs > 0)))
+    Some(conclude(view, subject, &sign, evidence, since, u64::from(downs > 0)))
 }
 
 fn conclude(
     view: &View<'_>,
     (key, subject): (crate::finding::SubjectKey, crate::finding::Subject),
-    signs: String,
+    signs: &str,
     evidence: Vec<Evidence>,
     since: Nanos,
     revision: u64,
 ) -> Verdict {
-    let mut summary = "port is failing: ".to_owned();
-    summary += &signs;
     Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
         severity: Severity::Critical,
         grade: Grade::Confirmed,
-        summary,
+        summary: format!("port is failing: {signs}"),
         evidence,
         advice: "Move the work to another port; then look at the findings about this port for the cause.".to_owned(),
         would_raise: String::new(),

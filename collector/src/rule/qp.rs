@@ -19,10 +19,10 @@ const NAMED: usize = 4;
 
 fn qp_check(finding: &Finding) -> Vec<String> {
     let mut lines = Vec::new();
-    match (&finding.subject.device, finding.subject.qpn) {
-        (Some(device), Some(qpn)) => lines.push(format!("rdma -d resource show qp lqpn {qpn} link {device}")),
-        (Some(device), None) => lines.push(format!("rdma -d resource show qp link {device} state ERR")),
-        _ => {}
+    if let Some(device) = &finding.subject.device {
+        let link = finding.subject.port.map_or(format!("{device}/-"), |port| format!("{device}/{port}"));
+        let which = finding.subject.qpn.map_or("state ERR".to_owned(), |qpn| format!("lqpn {qpn}"));
+        lines.push(format!("rdma -d resource show qp link {link} {which}"));
     }
     if let Some((device, port)) = names(finding) {
         lines.push(format!("rdma link show {device}/{port}"));
@@ -120,11 +120,13 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     };
     let n = counted.map_or(0, |(_, n, _)| n).max(completed);
     let at = when(view, since);
-    let mut summary = format!("{} ran out of retries since {at}", plural(n, "request"));
-    if !failed.is_empty() {
-        summary += &format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed));
-    }
-    summary += if down { "; the port was down: a consequence of that" } else { "; the port stayed ACTIVE" };
+    let whom = if failed.is_empty() {
+        String::new()
+    } else {
+        format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed))
+    };
+    let why = if down { "; the port was down: a consequence of that" } else { "; the port stayed ACTIVE" };
+    let summary = format!("{} ran out of retries since {at}{whom}{why}", plural(n, "request"));
     // The port's own fall is told by link.down, at once and as critical; its dead QPs are no second cause. With the port
     // ACTIVE somebody's job is broken, but this node is not known to be at fault.
     Some(Verdict::Holds(Box::new(Conclusion {
@@ -178,7 +180,7 @@ impl Rule for ErrorState {
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
         let probes = view.world.probes.as_ref().is_some_and(|probes| probes.sees_modify());
-        let mut by_port: BTreeMap<(DeviceId, Option<u32>), Vec<(Nanos, &QpFailure)>> = BTreeMap::new();
+        let mut by_port: BTreeMap<_, Vec<(Nanos, &QpFailure)>> = BTreeMap::new();
         for (t, failure) in view.world.qp_failures.iter() {
             if stands(view, *t, failure, probes) {
                 by_port.entry((failure.device, failure.port)).or_default().push((*t, failure));
@@ -273,20 +275,19 @@ fn error_state(
         ""
     };
     let at = when(view, since);
-    let what = match one {
-        Some(one) => format!("QP {}{} went from {} to ERR at {at}", one.qpn, owner(one), one.from.name()),
-        None => {
-            let mut qpns: Vec<u32> = failures.iter().map(|(_, f)| f.qpn).collect();
-            qpns.sort_unstable();
-            let mut owners: Vec<String> = failures.iter().map(|(_, f)| owner(f)).collect();
-            owners.sort_unstable();
-            owners.dedup();
-            let whose = match &owners[..] {
-                [one] => one.clone(),
-                many => format!(" of {} processes", many.len()),
-            };
-            format!("{} QPs{whose} went to ERR since {at} ({})", failures.len(), listed(&qpns))
-        }
+    let what = if let Some(one) = one {
+        format!("QP {}{} went from {} to ERR at {at}", one.qpn, owner(one), one.from.name())
+    } else {
+        let mut qpns: Vec<u32> = failures.iter().map(|(_, f)| f.qpn).collect();
+        qpns.sort_unstable();
+        let mut owners: Vec<String> = failures.iter().map(|(_, f)| owner(f)).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let whose = match &owners[..] {
+            [one] => one.clone(),
+            many => format!(" of {} processes", many.len()),
+        };
+        format!("{} QPs{whose} went to ERR since {at} ({})", failures.len(), listed(&qpns))
     };
     let how = if probes { " without a modify call" } else { "; without probes nobody knows who asked" };
     let evidence =

@@ -163,14 +163,15 @@ table! {
 table! {
     /// Settings of `nic.composite`.
     NicComposite {
-        /// "default": post-FEC or CRC errors alone in 2 of 3 windows, or the port down, at once. "cross_check": down, or
-        /// symbol errors with CRC errors, or symbol errors with a slow loopback, in failure_threshold checks in a row.
+        /// `"default"`: post-FEC or CRC errors alone in 2 of 3 windows, or the port down, at once. `"cross_check"`: down,
+        /// or symbol errors with CRC errors, or symbol errors with a slow loopback, in `failure_threshold` checks in a
+        /// row.
         preset: Preset = Preset::Default,
-        /// Failed checks in a row that make a fault (cross_check), 1 or more. One clean check clears the count.
+        /// Failed checks in a row that make a fault (`cross_check`), 1 or more. One clean check clears the count.
         failure_threshold: u32 = 3,
-        /// Symbol errors per second that are too many when exceeded (cross_check), 0 or more.
+        /// Symbol errors per second that are too many when exceeded (`cross_check`), 0 or more.
         symbol_per_s: f64 = 100.0,
-        /// Loopback latency in microseconds that is too high when exceeded (cross_check), 0 or more.
+        /// Loopback latency in microseconds that is too high when exceeded (`cross_check`), 0 or more.
         loopback_us: f64 = 100.0,
     }
 }

@@ -25,3 +25,11 @@ fn counters_at_their_limit_are_told_once_until_they_are_cleared() {
     assert_eq!(told.evidence.len(), 2, "a counter that means nothing on an adapter is not told: {told:?}");
     assert_eq!(told.evidence[1].value, Some(65535.0));
 }
+
+#[test]
+fn one_reading_alone_is_judged_when_the_recording_ends() {
+    let mut log = Log::new();
+    log.device(0.0, "a", "mlx4_core", "0000:01:00.0").port(0.0, "a", "ACTIVE", "LinkUp");
+    log.counters(0.0, "a", "counters", json!({"port_xmit_wait": 4_294_967_295u64}));
+    assert_eq!(log.run().of("counter.saturated"), ["0 a/1 raised info confirmed"]);
+}

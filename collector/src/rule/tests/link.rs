@@ -59,6 +59,8 @@ fn a_port_found_searching_is_critical_beside_an_active_sibling_and_a_warning_wit
     log.device(0.0, "a", "mlx5_core", "0000:01:00.0").device(0.0, "b", "mlx5_core", "0000:02:00.0");
     log.port(0.0, "a", "ACTIVE", "LinkUp").port(0.0, "b", "DOWN", "Polling");
     log.device(0.0, "c", "irdma", "0000:03:00.0").port(0.0, "c", "DOWN", "Polling").until(1, 3);
+    log.lines[0] = log.lines[0].replace("mlx5_core\"", "mlx5_core\",\"model\":\"MT4129\"");
+    log.lines[1] = log.lines[1].replace("mlx5_core\"", "mlx5_core\",\"model\":\"MT4129\"");
     let outcome = log.run();
     assert_eq!(outcome.of("link.down"), ["0 b/1 raised critical confirmed", "0 c/1 raised warning confirmed"]);
     assert!(outcome.of("nic.composite").is_empty(), "it was never up while watched");

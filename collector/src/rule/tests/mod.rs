@@ -57,7 +57,8 @@ impl Log {
         self.add(s, "port", fields)
     }
 
-    fn counters(&mut self, s: f64, name: &str, source: &str, values: Value) -> &mut Self {
+    fn counters(&mut self, s: f64, name: &str, source: &str, values: impl Into<Value>) -> &mut Self {
+        let values: Value = values.into();
         self.add(s, "counters", json!({"device": name, "port": 1, "source": source, "values": values}))
     }
 

@@ -151,7 +151,7 @@ fn a_narrow_slot_that_carries_less_than_the_ports_rate_is_told_at_the_first_read
     );
     log.link(0.0, NIC, (16.0, 8), (16.0, 16));
     let outcome = log.run();
-    assert_eq!(outcome.of("pcie.downgrade"), ["0 mlx5_0 0000:02:00.0 raised warning suspected"]);
+    assert_eq!(outcome.of("pcie.downgrade"), ["0 mlx5_0 0000:02:00.0 raised warning confirmed"]);
     assert_eq!(
         outcome.last("pcie.downgrade").summary,
         "PCIe link 16 GT/s x8: width x8 of x16; it carries 126.0 Gb/s, less than the port's 200 Gb/s: the slot limits the port"
@@ -173,6 +173,22 @@ fn a_link_is_only_held_against_what_both_ends_can() {
         let told = log.run().of("pcie.downgrade");
         assert_eq!(told.first().map(|line| line.rsplit(' ').next().unwrap()), expected, "{partner_max:?}");
     }
+}
+
+#[test]
+fn an_adapter_whose_own_link_is_slower_than_its_port_is_no_finding() {
+    let mut log = log();
+    let port = json!({"device": "a", "port": 1, "link_layer": "InfiniBand", "state": "ACTIVE", "rate_gbps": 800.0});
+    log.add(0.0, "port", port).link(1.0, NIC, (32.0, 16), (32.0, 16)).until(2, 6);
+    log.run().nothing();
+}
+
+#[test]
+fn a_narrow_link_of_which_the_other_ends_best_is_not_known_is_suspected() {
+    let mut log = log();
+    let port = json!({"device": "a", "port": 1, "link_layer": "InfiniBand", "state": "ACTIVE", "rate_gbps": 100.0});
+    log.add(0.0, "port", port).link(1.0, NIC, (32.0, 8), (32.0, 16)).until(2, 6);
+    assert_eq!(log.run().of("pcie.downgrade"), ["1 a 0000:02:00.0 raised warning suspected"]);
 }
 
 #[test]

@@ -1,0 +1,147 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::engine::Engine;
+use crate::finding::{Finding, FindingState, Severity};
+use crate::observation::Body;
+use crate::observation::recording::{Reader, Writer, write_observation};
+use crate::rule::Settings;
+
+const SMALL: Size = Size { qps_per_port: 4 };
+
+fn judge(simulator: &mut Simulator, seconds: u64) -> (Engine, Vec<Arc<Finding>>) {
+    let mut engine = Engine::new(simulator.header(), Settings::default());
+    simulator.advance(seconds * TICK_NS, &mut |observation| engine.take(observation));
+    engine.finish();
+    let changes = engine.drain();
+    (engine, changes)
+}
+
+fn lines(scenario: &str, seed: u64, steps: &[u64]) -> Vec<u8> {
+    let mut simulator = Simulator::with_size(scenario, seed, SMALL).unwrap();
+    let mut out = Vec::new();
+    for until in steps {
+        simulator.advance(*until, &mut |observation| {
+            write_observation(observation, &mut out).unwrap();
+            out.push(b'\n');
+        });
+    }
+    out
+}
+
+#[test]
+fn a_healthy_node_raises_nothing_for_two_hours() {
+    let mut simulator = Simulator::with_size("healthy", 1, Size { qps_per_port: 1 }).unwrap();
+    let (engine, changes) = judge(&mut simulator, 7_200);
+    let told: Vec<&str> = changes.iter().map(|finding| &*finding.summary).collect();
+    assert!(told.is_empty(), "{told:?}");
+    assert_eq!(engine.world().ports.len(), 9);
+}
+
+#[test]
+fn a_healthy_node_of_full_size_raises_nothing_whatever_the_seed() {
+    for seed in 1..=3 {
+        let (engine, changes) = judge(&mut Simulator::new("healthy", seed).unwrap(), 60);
+        let told: Vec<&str> = changes.iter().map(|finding| &*finding.summary).collect();
+        assert!(told.is_empty(), "seed {seed}: {told:?}");
+        assert_eq!(engine.world().qps.len(), 8 * 64 + 16);
+    }
+}
+
+#[test]
+fn every_scenario_is_the_same_for_the_same_seed_however_it_is_advanced() {
+    for info in scenarios() {
+        let whole = lines(info.name, 7, &[45 * TICK_NS]);
+        let steps: Vec<u64> = (0..=450).map(|i| i * TICK_NS / 10).collect();
+        assert!(whole == lines(info.name, 7, &steps), "{}", info.name);
+        assert!(whole != lines(info.name, 8, &[45 * TICK_NS]), "{}", info.name);
+    }
+    assert!(Simulator::new("no such scenario", 1).is_none());
+}
+
+#[test]
+fn observations_never_go_back_in_time() {
+    let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap().starting_at(5_000, 9);
+    let mut last = 5_000;
+    simulator.advance(5_000 + 60 * TICK_NS, &mut |observation| {
+        assert!(observation.t >= last);
+        last = observation.t;
+    });
+    assert_eq!(last, 5_000 + 60 * TICK_NS);
+}
+
+#[test]
+fn the_dying_port_is_told_before_it_dies_and_everything_else_stays_quiet() {
+    let mut simulator = Simulator::new("aer-then-down", 1).unwrap();
+    let (engine, changes) = judge(&mut simulator, 60);
+    let raised = |rule: &str| {
+        let mut found = changes.iter().filter(|f| f.rule == rule && f.state == FindingState::Raised);
+        let first = found.next().unwrap_or_else(|| panic!("{rule} was not raised"));
+        assert!(found.next().is_none(), "{rule} was raised twice");
+        first
+    };
+    assert_eq!(raised("pcie.aer_storm").t, 20_210_000_000);
+    assert_eq!(raised("pcie.aer_fatal").t, 39_610_000_000);
+    let down = raised("link.down");
+    assert_eq!((down.t, down.severity), (40_118_000_000, Severity::Critical));
+    assert_eq!(raised("nic.composite").t, 40_118_000_000);
+    assert_eq!(raised("qp.retry_exceeded").severity, Severity::Info);
+    assert_eq!(raised("qp.error_state").severity, Severity::Info);
+    let now = changes.iter().rfind(|f| f.rule == "link.down").unwrap();
+    assert_eq!(now.summary, "port left ACTIVE at 14:02:49.118 UTC; 64 QPs in error 231–270 ms later; no drain");
+    assert!(changes.iter().all(|f| f.subject.device.as_deref() == Some("mlx5_3")));
+    assert_eq!(engine.world().findings.len(), 6);
+    assert_eq!(engine.world().ports[3].qps, 64);
+}
+
+#[test]
+fn a_recording_of_the_simulation_gives_the_same_findings() {
+    let mut simulator = Simulator::with_size("aer-then-down", 3, SMALL).unwrap();
+    let header = simulator.header();
+    let mut live = Engine::new(header.clone(), Settings::default());
+    let mut writer = Writer::new(Vec::new(), true, &header).unwrap();
+    simulator.advance(60 * TICK_NS, &mut |observation| {
+        live.take(observation);
+        writer.write(observation).unwrap();
+    });
+    live.finish();
+    let recording = writer.finish().unwrap();
+    let mut reader = Reader::new(&recording[..]).unwrap();
+    let mut replay = Engine::new(reader.header().clone(), Settings::default());
+    while reader.next(|observation| replay.take(observation)).unwrap().is_some() {}
+    replay.finish();
+    assert!(reader.notices().lines().is_empty());
+    let json = |findings: Vec<Arc<Finding>>| -> Vec<String> {
+        findings.iter().map(|finding| serde_json::to_string(finding).unwrap()).collect()
+    };
+    let (live, replay) = (json(live.drain()), json(replay.drain()));
+    assert!(live.len() > 6);
+    assert_eq!(live, replay);
+}
+
+#[test]
+fn as_a_source_it_follows_the_clock_it_is_polled_with() {
+    let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap();
+    let start = 1_000 * TICK_NS;
+    assert_eq!(simulator.due(), 0);
+    let mut times = Vec::new();
+    simulator.poll(start, &mut |observation| times.push(observation.t));
+    assert!(times.iter().all(|t| *t == start) && !times.is_empty());
+    assert_eq!(simulator.due(), start + TICK_NS);
+    simulator.poll(start + 8 * TICK_NS, &mut |_| {});
+    // The first PCIe error comes between two polls.
+    assert_eq!(simulator.due(), start + 8_300_000_000);
+}
+
+#[test]
+fn the_truth_names_what_the_script_does() {
+    let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap();
+    let mut truths = Vec::new();
+    simulator.advance(60 * TICK_NS, &mut |observation| {
+        if let Body::Truth(truth) = &observation.body {
+            truths.push((observation.t, truth.device.to_string(), truth.class.to_string()));
+        }
+    });
+    let expected = [(20_200_000_000, "pcie_aer"), (40_118_000_000, "link_down")];
+    assert_eq!(truths, expected.map(|(t, class)| (t, "mlx5_3".to_owned(), class.to_owned())));
+}
