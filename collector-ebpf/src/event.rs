@@ -53,7 +53,7 @@ pub mod has {
     pub const RESULT: u32 = 1 << 13;
 }
 
-/// `enum ib_qp_attr_mask` (include/rdma/ib_verbs.h), the bits the programs look at.
+/// `enum ib_qp_attr_mask` (`include/rdma/ib_verbs.h`), the bits the programs look at.
 pub mod attr_mask {
     /// `qp_state`.
     pub const STATE: u32 = 1 << 0;

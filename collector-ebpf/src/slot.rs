@@ -16,7 +16,10 @@ pub const NAME_LEN: usize = 64;
 pub const SIZES: usize = 32;
 
 /// Opcodes told apart; `enum ibv_wr_opcode` ends at 15 (`IBV_WR_ATOMIC_WRITE`).
-pub const OPCODES: usize = 16;
+pub const OPCODES: usize = LAST_OPCODE as usize + 1;
+
+/// The last of them; its counter also takes what is above.
+const LAST_OPCODE: u32 = 15;
 
 /// Marks that share one element of the array of marks: elements of a BPF array are 8 bytes at least, marks are one.
 pub const MARKS_PER_BLOCK: u32 = 64;
@@ -172,7 +175,7 @@ impl Wide {
         if let Some(count) = self.size_log2.get(class) {
             atomic::add(count, 1);
         }
-        let opcode = core::hint::black_box(opcode.min(OPCODES as u32 - 1)) as usize & (OPCODES - 1);
+        let opcode = core::hint::black_box(opcode.min(LAST_OPCODE)) as usize & (OPCODES - 1);
         if let Some(count) = self.opcodes.get(opcode) {
             atomic::add(count, 1);
         }

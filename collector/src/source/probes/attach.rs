@@ -74,6 +74,7 @@ pub(super) struct Attached {
     pub(super) wide_slots: u32,
     places: HashSet<((u32, u32), u64, u64)>,
     data_links: Vec<UProbeLinkId>,
+    data_path_seen: bool,
 }
 
 impl Attached {
@@ -87,8 +88,15 @@ impl Attached {
         let fields = offsets::fill(&kernel, &mut config).map_err(|error| error.to_string());
         let aer = tracefs::fill(&mut config).map_err(|error| error.to_string());
 
-        let mut attached =
-            Self { ebpf: None, reports: Vec::new(), slots, wide_slots, places: HashSet::new(), data_links: Vec::new() };
+        let mut attached = Self {
+            ebpf: None,
+            reports: Vec::new(),
+            slots,
+            wide_slots,
+            places: HashSet::new(),
+            data_links: Vec::new(),
+            data_path_seen: false,
+        };
         let loaded = load(&config);
         let failed = loaded.as_ref().err().cloned();
         attached.ebpf = loaded.ok();
@@ -115,6 +123,11 @@ impl Attached {
     /// A probe of this name is attached.
     pub(super) fn has(&self, name: &str) -> bool {
         self.reports.iter().any(|report| report.name == name && report.attached)
+    }
+
+    /// The data-path probe is or was attached somewhere.
+    pub(super) fn post_send_was_attached(&self) -> bool {
+        self.data_path_seen
     }
 
     /// Attaches the data-path probe at a place, once per file and offset.
@@ -215,6 +228,7 @@ impl Attached {
         };
         let link = attach(self).map_err(|error| why(&error))?;
         self.data_links.push(link);
+        self.data_path_seen = true;
         Ok(())
     }
 

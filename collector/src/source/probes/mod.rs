@@ -51,6 +51,12 @@ const PERIOD_NS: Nanos = 1_000_000_000;
 /// Sweeps between two looks for processes that are gone.
 const REAP_SWEEPS: u64 = 10;
 
+/// Events that are read before they are told of.
+const BATCH: usize = 4096;
+
+/// Batches of one poll: the ring buffer holds less than this; what comes meanwhile is for the next poll.
+const MOST_BATCHES: usize = 4;
+
 /// The source's name.
 const NAME: &str = "probes";
 
@@ -166,6 +172,8 @@ impl Probes {
         let reports = &self.attached.reports;
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let failed = reports.iter().filter(|report| report.wanted && !report.attached);
+        // A probe that was never attached has no hits, not zero of them.
+        let counted = self.running.as_ref().filter(|_| self.attached.post_send_was_attached());
         ProbesBody {
             wanted: count(reports.iter().filter(|report| report.wanted).count()),
             attached: count(reports.iter().filter(|report| report.attached).count()),
@@ -177,12 +185,8 @@ impl Probes {
                 .collect(),
             window_ns: None,
             period_ns: None,
-            hits: self.running.as_ref().filter(|_| self.data_path).map(|running| running.totals.hits),
-            cost_ns: self
-                .running
-                .as_ref()
-                .filter(|_| self.data_path)
-                .map(|running| running.totals.hits.saturating_mul(running.guard.hit_ns())),
+            hits: counted.map(|running| running.totals.hits),
+            cost_ns: counted.map(|running| running.totals.hits.saturating_mul(running.guard.hit_ns())),
         }
     }
 }
@@ -209,23 +213,35 @@ impl Running {
         }))
     }
 
-    /// Reads the changed slots, then the events. Returns whether a QP was created on a device not seen before.
+    /// Reads the events, and the slots that changed. Returns whether a QP was created on a device not seen before.
+    ///
+    /// Events are taken in batches, and the slots are looked at between reading a batch and telling of it: what was
+    /// posted to a QP before it was destroyed is then known when its end is told.
     fn drain(&mut self, emit: &mut Emit<'_>) -> bool {
-        self.qps.collect(&mut self.maps);
         let mut new_device = false;
-        while let Some(record) = self.ring.next() {
-            let Some(event) = events::read(&record) else {
-                self.lost += 1;
-                continue;
-            };
-            drop(record);
-            // Two CPUs may hand over their events in the other order, microseconds apart.
-            self.last_t = self.last_t.max(event.t);
-            let mut events = Events { qps: &mut self.qps, store: &mut self.maps, lost: &mut self.lost };
-            events.take(&event, self.last_t, emit);
-            if event.kind == collector_ebpf::event::kind::CREATE {
-                let name = String::from_utf8_lossy(event.device.bytes()).into_owned();
-                new_device |= self.devices.insert(name);
+        let mut batch = Vec::new();
+        for _ in 0..MOST_BATCHES {
+            while batch.len() < BATCH
+                && let Some(record) = self.ring.next()
+            {
+                match events::read(&record) {
+                    Some(event) => batch.push(event),
+                    None => self.lost += 1,
+                }
+            }
+            self.qps.collect(&mut self.maps);
+            if batch.is_empty() {
+                break;
+            }
+            for event in batch.drain(..) {
+                // Two CPUs may hand over their events in the other order, microseconds apart.
+                self.last_t = self.last_t.max(event.t);
+                let mut events = Events { qps: &mut self.qps, store: &mut self.maps, lost: &mut self.lost };
+                events.take(&event, self.last_t, emit);
+                if event.kind == collector_ebpf::event::kind::CREATE {
+                    let name = String::from_utf8_lossy(event.device.bytes()).into_owned();
+                    new_device |= self.devices.insert(name);
+                }
             }
         }
         new_device

@@ -80,8 +80,7 @@ impl Qps {
         Self { owner: vec![Owner::Nobody; slots as usize], ..Self::default() }
     }
 
-    /// Takes up the slots that changed. Before the events are read: what was posted to a QP before it was destroyed is
-    /// then known when its destruction is.
+    /// Takes up the slots that changed.
     pub(super) fn collect(&mut self, store: &mut dyn Store) {
         for index in std::mem::take(&mut self.unresolved) {
             self.changed(store, index);

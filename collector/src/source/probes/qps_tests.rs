@@ -1,1 +1,334 @@
+//! The bookkeeping of QPs, over slots in plain memory.
 
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+
+use collector_ebpf::event::{Event, has, kind};
+use collector_ebpf::slot::{Name, Wide};
+use collector_ebpf::walk::Found;
+
+use super::super::events::Events;
+use super::super::store::clear;
+use super::*;
+
+struct Memory {
+    slots: Vec<Slot>,
+    wide: Vec<Wide>,
+    marks: Vec<AtomicU64>,
+    names: Vec<Name>,
+    unlinked: HashSet<u32>,
+    free: Vec<u32>,
+}
+
+impl Memory {
+    fn new() -> Self {
+        Self {
+            slots: (0..64).map(|_| Slot::default()).collect(),
+            wide: (0..8).map(|_| Wide::default()).collect(),
+            marks: (0..8).map(|_| AtomicU64::new(0)).collect(),
+            names: vec![name("rxea"), name("rxeb")],
+            unlinked: HashSet::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// What the programs do at the first post of a QP.
+    fn give(&self, index: u32, device: &str, qpn: u64, tgid: u64, created: u64) {
+        let slot = &self.slots[index as usize];
+        slot.device.store(name(device).id(), Relaxed);
+        slot.qpn.store(qpn, Relaxed);
+        slot.tgid.store(tgid, Relaxed);
+        slot.created.store(created, Relaxed);
+        slot.state.store(state::LIVE, Relaxed);
+    }
+
+    /// What they do at every post.
+    fn post(&self, index: u32, bytes: u64, t: u64) {
+        let slot = &self.slots[index as usize];
+        slot.add(&Found { wrs: 1, bytes, ..Found::default() }, t);
+        if let Some(wide) = self.wide.get(index as usize) {
+            wide.add(bytes, 2);
+        }
+        self.mark(index);
+    }
+
+    fn mark(&self, index: u32) {
+        let mut bytes = self.marks[index as usize / 8].load(Relaxed).to_ne_bytes();
+        bytes[index as usize % 8] = 1;
+        self.marks[index as usize / 8].store(u64::from_ne_bytes(bytes), Relaxed);
+    }
+
+    fn retire(&self, index: u32) {
+        self.slots[index as usize].state.store(state::RETIRED, Relaxed);
+        self.mark(index);
+    }
+}
+
+impl Store for Memory {
+    fn slot(&self, index: u32) -> Option<&Slot> {
+        self.slots.get(index as usize)
+    }
+    fn wide(&self, index: u32) -> Option<&Wide> {
+        self.wide.get(index as usize)
+    }
+    fn marks(&self) -> &[AtomicU64] {
+        &self.marks
+    }
+    fn name(&self, id: u64) -> Option<Name> {
+        self.names.iter().find(|name| name.id() == id).copied()
+    }
+    fn unlink(&mut self, index: u32) {
+        self.unlinked.insert(index);
+    }
+    fn give_back(&mut self, index: u32) -> bool {
+        clear(&self.slots[index as usize], self.wide.get(index as usize));
+        self.free.push(index);
+        true
+    }
+    fn forget_process(&mut self, _: u32) {}
+}
+
+fn name(text: &str) -> Name {
+    let mut name = Name::EMPTY;
+    name.0[..text.len()].copy_from_slice(text.as_bytes());
+    name
+}
+
+fn event(kind: u32, device: &str, qpn: u32, t: u64) -> Event {
+    let mut event = Event::new(kind, t);
+    event.device = name(device);
+    event.qpn = qpn;
+    event.has = has::QPN | has::USER;
+    event.tgid = 100;
+    event
+}
+
+struct Bench {
+    memory: Memory,
+    qps: Qps,
+    lost: u64,
+    said: Vec<String>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { memory: Memory::new(), qps: Qps::new(64), lost: 0, said: Vec::new() }
+    }
+
+    fn collect(&mut self) {
+        self.qps.collect(&mut self.memory);
+    }
+
+    fn take(&mut self, event: &Event) {
+        let said = &mut self.said;
+        let mut events = Events { qps: &mut self.qps, store: &mut self.memory, lost: &mut self.lost };
+        events.take(event, event.t, &mut |observation| said.push(tell(observation)));
+    }
+
+    fn sweep(&mut self, t: u64) {
+        let said = &mut self.said;
+        self.qps.sweep(&mut self.memory, t, &mut |observation| said.push(tell(observation)));
+    }
+
+    fn said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.said)
+    }
+}
+
+fn tell(observation: &Observation<'_>) -> String {
+    match &observation.body {
+        Body::QpStats(stats) => {
+            let wide = stats.size_log2.as_ref().map(|sizes| sizes.0.iter().sum::<u64>());
+            let wide = wide.map_or(String::new(), |n| format!(" sizes {n}"));
+            format!("{}:{} posts {} bytes {}{wide}", stats.device, stats.qpn, stats.posts, stats.bytes)
+        }
+        Body::Qp(qp) => {
+            let state = |state: Option<QpState>| state.map_or("–", QpState::name);
+            let errno = qp.errno.map_or(String::new(), |errno| format!(" errno {errno}"));
+            format!("{}:{} {:?} {}→{}{errno}", qp.device, qp.qpn, qp.event, state(qp.from), state(qp.to))
+        }
+        other => other.type_name().to_owned(),
+    }
+}
+
+#[test]
+fn only_qps_that_changed_are_told() {
+    let mut bench = Bench::new();
+    bench.memory.give(0, "rxea", 17, 100, 10);
+    bench.memory.give(1, "rxeb", 17, 101, 11);
+    bench.memory.post(0, 100, 10);
+    bench.memory.post(1, 5, 11);
+    bench.collect();
+    bench.sweep(20);
+    assert_eq!(bench.said(), ["rxea:17 posts 1 bytes 100 sizes 1", "rxeb:17 posts 1 bytes 5 sizes 1"]);
+    bench.memory.post(0, 100, 30);
+    bench.collect();
+    bench.sweep(40);
+    assert_eq!(bench.said(), ["rxea:17 posts 2 bytes 200 sizes 2"]);
+    bench.collect();
+    bench.sweep(50);
+    assert!(bench.said().is_empty());
+}
+
+#[test]
+fn the_last_numbers_come_before_the_end_although_no_sweep_saw_the_qp() {
+    let mut bench = Bench::new();
+    bench.take(&event(kind::CREATE, "rxea", 17, 5));
+    bench.memory.give(3, "rxea", 17, 100, 10);
+    bench.memory.post(3, 64, 10);
+    bench.memory.retire(3);
+    let mut destroy = event(kind::DESTROY, "rxea", 17, 20);
+    destroy.has |= has::SLOT;
+    destroy.slot = 3;
+    bench.take(&destroy);
+    let told = ["rxea:17 Create –→RESET", "rxea:17 posts 1 bytes 64 sizes 1", "rxea:17 Destroy RESET→–"];
+    assert_eq!(bench.said(), told);
+    bench.collect();
+    bench.sweep(30);
+    assert!(bench.memory.free.is_empty(), "a post that is still under way must not meet another QP's slot");
+    bench.sweep(40);
+    assert_eq!(bench.memory.free, [3]);
+    assert_eq!(bench.memory.slots[3].posts.load(Relaxed), 0);
+    assert!(bench.said().is_empty());
+}
+
+#[test]
+fn a_number_that_is_reused_at_once_is_two_qps() {
+    let mut bench = Bench::new();
+    bench.memory.give(0, "rxea", 17, 100, 10);
+    bench.memory.post(0, 1, 10);
+    bench.memory.retire(0);
+    bench.memory.give(1, "rxea", 17, 100, 30);
+    bench.memory.post(1, 7, 30);
+    // The slots are looked at before any of the events is told.
+    bench.collect();
+    let mut destroy = event(kind::DESTROY, "rxea", 17, 20);
+    destroy.has |= has::SLOT;
+    bench.take(&destroy);
+    bench.take(&event(kind::CREATE, "rxea", 17, 25));
+    bench.sweep(40);
+    let told = [
+        "rxea:17 posts 1 bytes 1 sizes 1",
+        "rxea:17 Destroy –→–",
+        "rxea:17 Create –→RESET",
+        "rxea:17 posts 1 bytes 7 sizes 1",
+    ];
+    assert_eq!(bench.said(), told);
+    assert!(!bench.memory.unlinked.contains(&1), "the successor's slot is still in use");
+}
+
+#[test]
+fn both_sides_of_a_fork_are_one_qp() {
+    let mut bench = Bench::new();
+    bench.memory.give(0, "rxea", 17, 100, 10);
+    bench.memory.give(1, "rxea", 17, 200, 12);
+    bench.memory.post(0, 5, 10);
+    bench.memory.post(1, 8, 12);
+    bench.collect();
+    bench.take(&event(kind::DESTROY, "rxea", 17, 20));
+    assert_eq!(bench.said(), ["rxea:17 posts 2 bytes 13 sizes 2", "rxea:17 Destroy –→–"]);
+    assert!(bench.memory.unlinked.contains(&0) && bench.memory.unlinked.contains(&1));
+    bench.sweep(30);
+    assert!(bench.said().is_empty());
+}
+
+#[test]
+fn a_destroyed_qp_whose_event_was_lost_is_told_at_the_second_sweep() {
+    let mut bench = Bench::new();
+    bench.memory.give(0, "rxea", 17, 100, 10);
+    bench.memory.post(0, 5, 10);
+    bench.memory.retire(0);
+    bench.collect();
+    bench.sweep(20);
+    assert_eq!(bench.said(), ["rxea:17 posts 1 bytes 5 sizes 1"]);
+    bench.sweep(30);
+    assert_eq!(bench.said(), ["rxea:17 Destroy –→–"]);
+    bench.sweep(40);
+    bench.sweep(50);
+    assert_eq!(bench.memory.free, [0]);
+}
+
+#[test]
+fn a_qp_without_histograms_has_none_rather_than_zeros() {
+    let mut bench = Bench::new();
+    bench.memory.give(40, "rxea", 17, 100, 10);
+    bench.memory.post(40, 5, 10);
+    bench.collect();
+    bench.sweep(20);
+    assert_eq!(bench.said(), ["rxea:17 posts 1 bytes 5"]);
+}
+
+#[test]
+fn a_slot_whose_device_is_not_known_yet_waits() {
+    let mut bench = Bench::new();
+    bench.memory.give(0, "late", 17, 100, 10);
+    bench.memory.post(0, 5, 10);
+    bench.collect();
+    bench.sweep(20);
+    assert!(bench.said().is_empty());
+    assert_eq!(bench.qps.unresolved(), 1);
+    bench.memory.names.push(name("late"));
+    bench.collect();
+    bench.sweep(30);
+    assert_eq!(bench.said(), ["late:17 posts 1 bytes 5 sizes 1"]);
+    assert_eq!(bench.qps.unresolved(), 0);
+}
+
+#[test]
+fn states_are_followed_and_a_failed_change_changes_nothing() {
+    let mut bench = Bench::new();
+    bench.take(&event(kind::CREATE, "rxea", 17, 1));
+    let change = |state, result, t| {
+        let mut modify = event(kind::MODIFY, "rxea", 17, t);
+        modify.has |= has::STATE | has::RESULT;
+        modify.state = state;
+        modify.result = result;
+        modify
+    };
+    for modify in [change(1, 0, 2), change(3, -22, 3), change(2, 0, 4)] {
+        bench.take(&modify);
+    }
+    let mut fatal = event(kind::ASYNC, "rxea", 17, 5);
+    fatal.code = 1;
+    bench.take(&fatal);
+    bench.take(&event(kind::DESTROY, "rxea", 17, 6));
+    let told = [
+        "rxea:17 Create –→RESET",
+        "rxea:17 Modify RESET→INIT",
+        "rxea:17 Modify INIT→RTS errno 22",
+        "rxea:17 Modify INIT→RTR",
+        "async",
+        "rxea:17 Destroy ERR→–",
+    ];
+    assert_eq!(bench.said(), told);
+    assert_eq!(bench.lost, 0);
+}
+
+#[test]
+fn a_call_without_a_result_is_lost_and_the_state_unknown() {
+    let mut bench = Bench::new();
+    bench.take(&event(kind::CREATE, "rxea", 17, 1));
+    let mut modify = event(kind::MODIFY, "rxea", 17, 2);
+    modify.has |= has::STATE;
+    modify.state = 3;
+    bench.take(&modify);
+    bench.take(&event(kind::DESTROY, "rxea", 17, 3));
+    assert_eq!(bench.said(), ["rxea:17 Create –→RESET", "rxea:17 Destroy –→–"]);
+    assert_eq!(bench.lost, 1);
+}
+
+#[test]
+fn the_qps_of_a_process_that_is_gone_are_forgotten_with_their_last_numbers() {
+    let mut bench = Bench::new();
+    bench.memory.give(0, "rxea", 17, 100, 10);
+    bench.memory.give(1, "rxea", 18, 200, 10);
+    bench.memory.post(0, 5, 10);
+    bench.memory.post(1, 6, 10);
+    bench.collect();
+    let said = &mut bench.said;
+    bench.qps.reap(&mut bench.memory, 20, &|tgid| tgid == 100, &mut |observation| said.push(tell(observation)));
+    assert_eq!(bench.said(), ["rxea:17 posts 1 bytes 5 sizes 1"]);
+    assert_eq!(bench.qps.len(), 1);
+    bench.sweep(30);
+    assert_eq!(bench.said(), ["rxea:18 posts 1 bytes 6 sizes 1"]);
+}

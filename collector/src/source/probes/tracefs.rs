@@ -65,7 +65,7 @@ fn parse(format: &str, config: &mut Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// `field:u32 status;	offset:12;	size:4;	signed:0;`
+/// Lines look like `field:u32 status; offset:12; size:4; signed:0;`, with tabs between the parts.
 fn field(format: &str, name: &str) -> Option<Field> {
     format.lines().find_map(|line| {
         let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
