@@ -27,8 +27,10 @@ RUN
   t set -g status off
   t resize-window -x "$2" -y "$3"
   t send-keys "bash $1/run" Enter
-  # An old terminal shows the command's line and nothing else; the program fills the screen.
-  wait_for 20 shows_more_than 5 || { capture "$1/nothing"; fail "$1: no screen after 20 s"; }
+  # Before it starts the terminal shows the command's line and nothing else; the program fills the screen.
+  started() { [ -e "$1/rc" ] || shows_more_than 5; }
+  wait_for 20 started "$1" || { capture "$1/nothing"; fail "$1: no screen after 20 s"; }
+  [ ! -e "$1/rc" ] || { cat "$1/stderr"; fail "$1: rdmascope ended at once, exit code $(cat "$1/rc")"; }
 }
 
 # over NAME: the program has ended with 0, and the terminal is as it was.

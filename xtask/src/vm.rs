@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// The payloads to run, scripts of tests/guest; all of them by default
     #[arg(long, value_name = "NAME", num_args = 1..)]
     payload: Vec<String>,
-    /// Another file to put into /payload of the guest
+    /// Another file to put into /payload of the guest; one called rdmascope is used instead of building the product
     #[arg(long, value_name = "FILE", num_args = 1..)]
     with: Vec<PathBuf>,
     /// Keeps the files of the boot (initrd, compiled programs) in target/vm/kept

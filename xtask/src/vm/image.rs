@@ -80,6 +80,7 @@ pub(crate) fn image(kernel: &Kernel, cache: &Path) -> Result<Image> {
         remove(&unfinished)?;
         fs::create_dir_all(&unfinished)?;
         build(kernel, cache, &unfinished)?;
+        remove_all(cache, &format!("image-{}.", kernel.family.name()))?;
         fs::rename(&unfinished, &directory)?;
     }
     Ok(image)
@@ -136,6 +137,7 @@ fn tree(cache: &Path) -> Result<PathBuf> {
     if tree.exists() {
         return Ok(tree);
     }
+    remove_all(cache, "tree-")?;
     let unfinished = cache.join("unfinished-tree");
     remove(&unfinished)?;
     for directory in ["usr/bin", "usr/sbin", "usr/lib", "usr/lib64"] {
@@ -275,6 +277,17 @@ fn load_order<'a>(index: &'a str, wanted: &[&str]) -> Vec<&'a str> {
         }
     }
     order
+}
+
+/// Removes what earlier recipes or kernels made: the directories whose names start with `prefix`.
+fn remove_all(cache: &Path, prefix: &str) -> Result<()> {
+    for entry in fs::read_dir(cache)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn remove(directory: &Path) -> Result<()> {

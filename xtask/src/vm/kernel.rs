@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
 use super::apt;
-use crate::command;
+use crate::{command, debian};
 
 /// A kernel family of Debian 12.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,16 +61,27 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The newest kernel of the family that apt's lists name.
+    /// The newest kernel of the family that apt's lists name; on a fresh host the lists are fetched first, where they may.
     pub(crate) fn newest(family: Family) -> Result<Self> {
+        let mut found = Self::listed(family)?;
+        if found.is_none() && debian::may_install() {
+            command::run(debian::apt_get().args(["update", "-qq"]))?;
+            found = Self::listed(family)?;
+        }
+        found.with_context(|| {
+            format!(
+                "apt knows no Debian 12 kernel of the {} family; are its lists fresh (apt-get update)?",
+                family.name()
+            )
+        })
+    }
+
+    fn listed(family: Family) -> Result<Option<Self>> {
         let (before, _) = family.affixes();
         let pattern = format!("^{}", before.replace('.', r"\."));
         let found = command::text(command::system("apt-cache").args(["search", "--names-only", &pattern]))?;
         let names = found.lines().filter_map(|line| line.split_whitespace().next());
-        let package = family.newest(names).with_context(|| {
-            format!("apt knows no Debian kernel of the {} family; is this Debian 12 with fresh lists?", family.name())
-        })?;
-        Ok(Self { family, package: package.to_owned() })
+        Ok(family.newest(names).map(|package| Self { family, package: package.to_owned() }))
     }
 
     /// What `uname -r` says in the guest, and the name of the modules' directory.

@@ -13,6 +13,8 @@ use super::cpio::Archive;
 use crate::{command, workspace};
 
 const SHARED: &str = "lib.sh";
+/// The product's package and its binary.
+const PRODUCT: &str = "rdmascope";
 const DEFAULT_ORDER: u32 = 100;
 const DEFAULT_TIMEOUT_S: u64 = 120;
 const INIT: &str = include_str!("init.sh");
@@ -42,8 +44,7 @@ impl Payload {
             name: name.to_owned(),
             timeout_s: number("timeout", DEFAULT_TIMEOUT_S)?,
             order: u32::try_from(number("order", DEFAULT_ORDER.into())?).unwrap_or(u32::MAX),
-            needs_product: header("needs")
-                .is_some_and(|needs| needs.split_whitespace().any(|need| need == "rdmascope")),
+            needs_product: header("needs").is_some_and(|needs| needs.split_whitespace().any(|need| need == PRODUCT)),
         })
     }
 }
@@ -87,8 +88,9 @@ pub(crate) fn pack(payloads: &[Payload], extra: &[PathBuf], work: &Path) -> Resu
         let program = compile(&source, work)?;
         archive.copy(&format!("payload/{}", file_name(&program)), &program)?;
     }
-    if payloads.iter().any(|payload| payload.needs_product) {
-        archive.copy("payload/rdmascope", &build_product()?)?;
+    let given = extra.iter().any(|path| path.file_name().is_some_and(|name| name == PRODUCT));
+    if !given && payloads.iter().any(|payload| payload.needs_product) {
+        archive.copy(&format!("payload/{PRODUCT}"), &build_product()?)?;
     }
     for path in extra {
         archive.copy(&format!("payload/{}", file_name(path)), path)?;
@@ -125,8 +127,8 @@ fn compile(source: &Path, work: &Path) -> Result<PathBuf> {
 
 /// Builds the product as users get it, and returns its path.
 fn build_product() -> Result<PathBuf> {
-    command::run(&mut command::cargo(["build", "--quiet", "--release", "--package", "rdmascope"]))?;
-    Ok(workspace::target().join("release/rdmascope"))
+    command::run(&mut command::cargo(["build", "--quiet", "--release", "--package", PRODUCT]))?;
+    Ok(workspace::target().join("release").join(PRODUCT))
 }
 
 fn file_name(path: &Path) -> String {
