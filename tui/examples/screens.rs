@@ -23,12 +23,12 @@ fn main() -> anyhow::Result<()> {
     for _ in 0..number(&args, "--seconds").unwrap_or(100) {
         node.second();
     }
-    let feed = Feed::new(node.world(), node.status(Mode::Live));
+    let feed = Feed::new(node.world(), sample::Node::status(Mode::Live));
     let producer = feed.clone();
     let broken_after = number(&args, "--broken-after");
     std::thread::spawn(move || {
         for second in 0u64.. {
-            let mut status = node.status(Mode::Live);
+            let mut status = sample::Node::status(Mode::Live);
             status.published_at = monotonic_ns();
             let mut world = node.world();
             if broken_after.is_some_and(|after| second >= after) {

@@ -225,7 +225,9 @@ impl App {
     fn key(&mut self, key: KeyEvent, now: Nanos) {
         self.dirty = true;
         let quit = key::action(key, self.open, false) == Some(Action::Quit);
-        if self.panes.get(self.open).typing() && !(quit && !key.modifiers.is_empty()) {
+        // Ctrl-C ends even then; the letter of any other key is a letter.
+        let ends = quit && !key.modifiers.is_empty();
+        if !ends && self.panes.get(self.open).typing() {
             self.panes.get(self.open).type_key(key);
             return;
         }

@@ -55,7 +55,7 @@ pub(crate) fn header(
 ) {
     let (world, status, theme) = (scene.world, scene.status, scene.theme);
     let mut pieces = vec![
-        Piece::new(100, "rdmascope".to_owned(), theme.strong),
+        Piece::new(20, "rdmascope".to_owned(), theme.strong),
         Piece::new(90, world.header.host.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.strong),
         Piece::new(10, world.header.kernel.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.dim),
         Piece::new(80, number::moment(world, world.now, false), theme.text),

@@ -65,7 +65,7 @@ pub(crate) fn of(world: &World, device: &DeviceRecord, port: &PortRecord) -> Hea
 pub(crate) fn word(world: &World, finding: &Finding) -> String {
     let age = || number::age(world.now.saturating_sub(finding.first_t));
     let critical = finding.severity == Severity::Critical;
-    let word = match finding.rule {
+    let said = match finding.rule {
         "link.down" => format!("down {}", age()),
         "link.flap" => "FLAPPING".to_owned(),
         "pcie.aer_storm" => "AER storm".to_owned(),
@@ -82,7 +82,7 @@ pub(crate) fn word(world: &World, finding: &Finding) -> String {
             None => words(rule),
         },
     };
-    if finding.grade == Grade::Suspected { format!("{word}?") } else { word }
+    if finding.grade == Grade::Suspected { format!("{said}?") } else { said }
 }
 
 fn words(name: &str) -> String {

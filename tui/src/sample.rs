@@ -200,7 +200,7 @@ impl Node {
             cost_ns: Some(self.second * 2_100_000),
             ..Probes::default()
         };
-        self.take(300, Body::Probes(probes));
+        self.take(200, Body::Probes(probes));
         if self.fault && self.second == 90 {
             self.take(310, Body::Lost(Lost { source: "probes".into(), n: 17 }));
         }
@@ -436,7 +436,7 @@ impl Node {
     }
 
     /// The state of a producer of this node.
-    pub(crate) fn status(&self, mode: Mode) -> Status {
+    pub(crate) fn status(mode: Mode) -> Status {
         let missing = |what: &str, reason: &str, fix: &str| Missing {
             what: what.to_owned(),
             reason: reason.to_owned(),
@@ -497,6 +497,6 @@ fn after(fault: bool, seconds: u64) -> Arc<World> {
 /// A feed that has published one world.
 pub(crate) fn feed(world: Arc<World>, mode: Mode) -> Feed {
     let feed = Feed::new(world.clone(), Status::new(mode));
-    feed.publish(world, Node::new(false).status(mode));
+    feed.publish(world, Node::status(mode));
     feed
 }

@@ -49,7 +49,7 @@ fn without_a_port_the_reasons_stand_there_instead_of_a_table() {
     let feed = collector::feed::Feed::new(world.clone(), Status::new(Mode::Live));
     let status = Status {
         banner: Some("no RDMA subsystem: the module ib_core is not loaded".to_owned()),
-        ..sample::Node::new(false).status(Mode::Live)
+        ..sample::Node::status(Mode::Live)
     };
     feed.publish(world, status);
     insta::assert_snapshot!("no_port_80x24", screen(feed, ScreenOptions::default(), (80, 24)));

@@ -13,7 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::overview::draw_finding;
-use super::port::{LABEL, axis_line, draw_lane, lane_area};
+use super::port::{LABEL, axis_line, lane_area};
 use super::{Pane, Reaction, Scene, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
@@ -260,10 +260,18 @@ fn draw_charts(scene: Scene<'_>, area: Rect, buf: &mut Buffer, finding: &Finding
         let values = axis.values(ring);
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         let text = |value| if bytes { number::bits(value) } else { number::per_second(value) };
-        let now = text(ring.last());
-        draw_lane(buf, place, "", &format!("{now:>6}/s  max {}", text(Some(most))), "", theme);
-        let name_area = Rect { width: LABEL - 1, ..row(area, y + 1) };
-        put(buf, name_area, 0, &Line::styled(format!(" {name}"), theme.dim));
+        let label = Rect { width: LABEL - 1, ..place };
+        let name = if name.chars().count() + 2 > usize::from(LABEL) {
+            // The end of a driver's name says more than its beginning.
+            let tail: String = name.chars().rev().take(usize::from(LABEL) - 4).collect();
+            format!("…{}", tail.chars().rev().collect::<String>())
+        } else {
+            name
+        };
+        put(buf, label, 0, &Line::styled(format!(" {name}"), theme.strong));
+        let unit = if bytes { "b/s" } else { "/s" };
+        let values_line = format!(" {}{unit}  max {}{unit}", text(ring.last()), text(Some(most)));
+        put(buf, label, 1, &Line::styled(values_line, theme.dim));
         lane::bars(buf, lane_area(place, &axis), &values, most, theme.severity(finding.severity), theme.dim);
         y += 2;
     }

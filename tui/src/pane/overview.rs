@@ -88,6 +88,8 @@ pub(crate) struct Overview {
     pub(crate) hidden: usize,
     /// First screen row of the ports and of the findings, from the top of the pane.
     places: (u16, u16),
+    /// The finding in each row of their list when last drawn.
+    finding_rows: Vec<usize>,
 }
 
 impl Overview {
@@ -96,6 +98,24 @@ impl Overview {
         if self.made_for != key {
             self.rows = rows(scene.world, &self.unfolded);
             self.made_for = key;
+        }
+    }
+
+    /// Draws the findings: in one line each, or with the whole summary when there is room for all of them.
+    fn draw_findings(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+        let findings = &scene.world.findings;
+        self.findings.fit(findings.len(), usize::from(area.height));
+        let tall = |finding: &Finding| u16::try_from(summary(finding, area.width).len()).unwrap_or(1);
+        let room = findings.len() <= self.findings.height
+            && findings.iter().map(|finding| usize::from(tall(finding))).sum::<usize>() <= self.findings.height;
+        self.finding_rows.clear();
+        let mut y = 0;
+        for (index, finding) in findings.iter().enumerate().skip(self.findings.top).take(self.findings.height) {
+            let height = if room { tall(finding) } else { 1 };
+            let selected = self.part == Part::Findings && index == self.findings.row;
+            draw_finding(scene, Rect { height, ..row(area, y) }, buf, finding, selected);
+            self.finding_rows.extend((0..height).map(|_| index));
+            y += height;
         }
     }
 
@@ -157,15 +177,10 @@ impl Pane for Overview {
         heading(buf, list, 0, &title, scene.theme);
         let list = below(list, 1);
         self.places = (1, for_ports + 1);
-        self.findings.fit(scene.world.findings.len(), usize::from(list.height));
         if self.part == Part::Findings && scene.world.findings.is_empty() {
             self.part = Part::Ports;
         }
-        let shown = scene.world.findings.iter().enumerate().skip(self.findings.top).take(self.findings.height);
-        for (line, (index, finding)) in (0u16..).zip(shown) {
-            let selected = self.part == Part::Findings && index == self.findings.row;
-            draw_finding(scene, row(list, line), buf, finding, selected);
-        }
+        self.draw_findings(scene, list, buf);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -198,7 +213,7 @@ impl Pane for Overview {
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         let (ports, findings) = self.places;
         let (part, index, selection, len) = if at >= findings {
-            let index = self.findings.top + usize::from(at - findings);
+            let index = self.finding_rows.get(usize::from(at - findings)).copied().unwrap_or(usize::MAX);
             (Part::Findings, index, &mut self.findings, scene.world.findings.len())
         } else if at >= ports {
             let index = self.ports.top + usize::from(at - ports);
@@ -223,11 +238,11 @@ fn rows(world: &World, unfolded: &BTreeSet<Option<DeviceId>>) -> Vec<Row> {
     for (id, _) in world.present() {
         let part = matches!(world.role(id), Some(Role::Vf | Role::Management));
         let parent = if part { world.parent(id) } else { None };
-        let mut ports = world.ports.iter().enumerate().filter(|(_, port)| port.key.device == id).peekable();
-        if ports.peek().is_none() {
+        let mut its = world.ports.iter().enumerate().filter(|(_, port)| port.key.device == id).peekable();
+        if its.peek().is_none() {
             own.push((id, Row::Bare(id)));
         }
-        for (port, _) in ports {
+        for (port, _) in its {
             if part {
                 parts.push((parent, port));
             } else {
@@ -237,20 +252,20 @@ fn rows(world: &World, unfolded: &BTreeSet<Option<DeviceId>>) -> Vec<Row> {
     }
     let mut rows = Vec::new();
     let mut take = |parent: Option<DeviceId>, rows: &mut Vec<Row>| {
-        let mut ports: Vec<usize> = parts.extract_if(.., |(of, _)| *of == parent).map(|(_, port)| port).collect();
-        if ports.len() > MAX_PARTS && !unfolded.contains(&parent) {
+        let mut found: Vec<usize> = parts.extract_if(.., |(of, _)| *of == parent).map(|(_, port)| port).collect();
+        if found.len() > MAX_PARTS && !unfolded.contains(&parent) {
             // What needs a look is never folded away.
             let loud = |port: &usize| {
                 let port = &world.ports[*port];
                 health::worst(world, port).is_some_and(|finding| finding.severity > Severity::Info)
             };
-            let shown: Vec<usize> = ports.extract_if(.., |port| loud(port)).collect();
+            let shown: Vec<usize> = found.extract_if(.., |port| loud(port)).collect();
             rows.extend(shown.into_iter().map(|port| Row::Port { port, part: true }));
-            if !ports.is_empty() {
-                rows.push(Row::Fold { parent, ports });
+            if !found.is_empty() {
+                rows.push(Row::Fold { parent, ports: found });
             }
         } else {
-            rows.extend(ports.into_iter().map(|port| Row::Port { port, part: true }));
+            rows.extend(found.into_iter().map(|port| Row::Port { port, part: true }));
         }
     };
     for (at, (id, row)) in own.iter().enumerate() {
@@ -263,16 +278,19 @@ fn rows(world: &World, unfolded: &BTreeSet<Option<DeviceId>>) -> Vec<Row> {
     rows
 }
 
-/// The columns; the order in which they go is sparkline, RETR, PAUSE, NETDEV, bars, LINK, P, QP, CNP, RATE, AER, CE, ERR.
+/// The columns; the order in which they go is sparkline, P, RETR, PAUSE, NETDEV, bars, LINK, QP, CNP, RATE,
+/// AER, CE, ERR.
 fn columns(world: &World) -> Vec<Column> {
     let widest = |texts: &mut dyn Iterator<Item = usize>, least: usize, most: usize| {
         u16::try_from(texts.fold(least, usize::max).min(most)).unwrap_or(16)
     };
     let device = widest(&mut world.present().map(|(_, d)| d.name.chars().count() + 2), 8, 16);
     let netdev = widest(&mut world.ports.iter().map(|p| netdev(p).chars().count()), 6, 12);
+    // Where a device has one port its number says nothing.
+    let several = world.ports.iter().any(|port| port.key.port > 1);
     vec![
         table::text("DEVICE", device, 255),
-        table::number("P", 1, 45),
+        table::number("P", 1, if several { 235 } else { 15 }),
         table::text("NETDEV", netdev, 30),
         table::text("LINK", 6, 40),
         table::text("STATE", 6, 240),
@@ -289,7 +307,7 @@ fn columns(world: &World) -> Vec<Column> {
         table::number("ERR", 5, 80),
         table::number("AER", 5, 65),
         table::number("QP", 5, 50),
-        table::text("HEALTH", 13, 255).growing(),
+        table::text("HEALTH", 14, 255).growing(),
     ]
 }
 
@@ -333,10 +351,10 @@ fn fold_cells<'a>(scene: Scene<'a>, parent: Option<DeviceId>, ports: &[usize]) -
     cells
 }
 
-fn port_cells<'a>(scene: Scene<'a>, device: &DeviceRecord, port: &PortRecord, part: bool) -> Vec<Line<'a>> {
+fn port_cells<'a>(scene: Scene<'a>, device: &DeviceRecord, port: &PortRecord, inner: bool) -> Vec<Line<'a>> {
     let (world, theme) = (&**scene.world, scene.theme);
     let health = health::of(world, device, port);
-    let base = if part { theme.dim } else { theme.text };
+    let base = if inner { theme.dim } else { theme.text };
     let up = port.state == PortState::Active;
     let from = world.now.saturating_sub(RECENT_NS);
     let now = port.throughput();
@@ -355,7 +373,7 @@ fn port_cells<'a>(scene: Scene<'a>, device: &DeviceRecord, port: &PortRecord, pa
         PortState::Down => health.severity.map_or(theme.warning, |severity| theme.severity(severity)),
         _ => theme.warning,
     };
-    let name = if part { format!("└{}", device.name) } else { device.name.to_string() };
+    let name = if inner { format!("└{}", device.name) } else { device.name.to_string() };
     let name_style = health.severity.map_or(base, |severity| theme.severity(severity));
     let link_rate = if up { number::link_rate(port.rate_gbps) } else { UNKNOWN.to_owned() };
     let qps = if qps_known(world) { number::count(port.qps.into()) } else { UNKNOWN.to_owned() };
@@ -494,28 +512,42 @@ fn qps_known(world: &World) -> bool {
         || world.sources.iter().any(|(name, source)| looks(name) && source.state == Seeing::Ok)
 }
 
-/// One finding in one line.
+/// The columns of a list of findings; the rule goes first, then the grade.
+const FINDINGS: [Column; 6] = [
+    table::text("", 4, 255),
+    table::number("", 7, 200),
+    table::text("", 16, 210),
+    table::text("", 18, 20),
+    table::text("", 24, 255).growing(),
+    table::text("", 9, 30),
+];
+
+/// The place of the summary among them.
+const SUMMARY: usize = 4;
+
+/// A finding's summary in the lines it takes in a list of this width.
+fn summary(finding: &Finding, width: u16) -> Vec<String> {
+    let placed = table::fit(&FINDINGS, width.saturating_sub(1), 0);
+    let wide = placed.iter().find(|place| place.index == SUMMARY).map_or(24, |place| place.width);
+    super::wrap(&finding.summary, usize::from(wide))
+}
+
+/// One finding; what of the summary does not fit into one line goes on below, if the area has a row for it.
 pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, finding: &Arc<Finding>, selected: bool) {
     let (world, theme) = (scene.world, scene.theme);
-    let columns = [
-        table::text("", 4, 255),
-        table::number("", 7, 200),
-        table::text("", 16, 210),
-        table::text("", 18, 20),
-        table::text("", 24, 255).growing(),
-        table::text("", 9, 30),
-    ];
     let cleared = finding.state == collector::finding::FindingState::Cleared;
-    let word = if cleared { "over" } else { crate::theme::severity_word(finding.severity) };
+    let severity = if cleared { "over" } else { crate::theme::severity_word(finding.severity) };
     let style = |style: Style| if cleared { theme.dim } else { style };
     let lasted = if cleared { finding.t } else { world.now };
-    let loud = if finding.severity == Severity::Critical { theme.critical } else { theme.text };
+    let loud = style(if finding.severity == Severity::Critical { theme.critical } else { theme.text });
+    let mut lines = if area.height > 1 { summary(finding, area.width) } else { vec![finding.summary.clone()] };
+    let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
     let cells = [
-        Line::styled(word, style(theme.severity_word(finding.severity))),
+        Line::styled(severity, style(theme.severity_word(finding.severity))),
         Line::styled(number::age(lasted.saturating_sub(finding.first_t)), style(theme.text)),
         Line::styled(finding.subject.to_string(), style(theme.strong)),
         Line::styled(finding.rule, style(theme.dim)),
-        Line::styled(finding.summary.clone(), style(loud)),
+        Line::styled(first, loud),
         Line::styled(finding.grade.name(), style(theme.dim)),
     ];
     if selected {
@@ -523,8 +555,13 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, findi
         put(buf, area, 0, &Line::raw("►"));
     }
     let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-    let placed = table::fit(&columns, inner.width, 0);
-    table::draw_row(buf, inner, &columns, &placed, &cells);
+    let placed = table::fit(&FINDINGS, inner.width, 0);
+    table::draw_row(buf, inner, &FINDINGS, &placed, &cells);
+    for (at, line) in (1u16..).zip(lines) {
+        let mut cells = vec![Line::raw(""); FINDINGS.len()];
+        cells[SUMMARY] = Line::styled(line, loud);
+        table::draw_row(buf, row(inner, at), &FINDINGS, &placed, &cells);
+    }
 }
 
 /// Instead of an empty table: why there is nothing.

@@ -32,7 +32,8 @@ impl Pane for Own {
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
         if action == Action::Copy {
             let lines = Page::of(scene, 120).lines;
-            let text = lines.iter().map(|line| format!("{}\n", line.to_string().trim_end())).collect();
+            let lines: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
+            let text = lines.join("\n");
             return Reaction::Copy(text, "this page");
         }
         if self.text.scroll(action, self.lines) { Reaction::Done } else { Reaction::Ignored }
@@ -80,7 +81,7 @@ impl<'s> Page<'s> {
             self.title("recording");
             let size = number::bytes(recording.bytes);
             let text = format!(
-                "{}  {size} before compression, {} observations",
+                "{}, {size} before compression, {} observations",
                 recording.path.display(),
                 number::grouped(recording.observations)
             );
@@ -108,13 +109,13 @@ impl<'s> Page<'s> {
             Seeing::Off => ("off", theme.dim),
         };
         for source in &status.sources {
-            let (word, style) = look(source.state);
+            let (seeing, style) = look(source.state);
             let said = world.sources.get(source.name).map(|record| world.now.saturating_sub(record.t));
-            let said = said.map_or(String::new(), |age| format!("  said so {} ago", number::age(age)));
+            let said = said.map_or(String::new(), |age| format!(", said so {} ago", number::age(age)));
             self.entry(
-                &format!("   {word:<8}{:<12} ", source.name),
+                &format!("   {seeing:<8}{:<12} ", source.name),
                 style,
-                &format!("{}{said}", source.sees),
+                &format!("{}{said}", if source.sees.is_empty() { "nothing" } else { &source.sees }),
                 theme.text,
             );
             for missing in &source.missing {
@@ -127,10 +128,10 @@ impl<'s> Page<'s> {
             if status.sources.iter().any(|source| *source.name == **name) {
                 continue;
             }
-            let (word, style) = look(record.state);
+            let (seeing, style) = look(record.state);
             let age = number::age(world.now.saturating_sub(record.t));
             let reason = record.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
-            self.entry(&format!("   {word:<8}{name:<12} "), style, &format!("said so {age} ago{reason}"), theme.text);
+            self.entry(&format!("   {seeing:<8}{name:<12} "), style, &format!("said so {age} ago{reason}"), theme.text);
         }
         if status.sources.is_empty() && world.sources.is_empty() {
             self.entry("   ", theme.dim, "no source has said anything yet", theme.dim);
@@ -210,7 +211,7 @@ impl<'s> Page<'s> {
         self.title("this program");
         let own = status.own;
         let text = format!(
-            "cpu {} of one core   memory {}   look every {}   {} windows of {}   {} QPs, {} with a history",
+            "cpu {} of one core, memory {}, a look every {}, {} windows of {}, {} QPs, {} with a history",
             number::percent(own.cpu_share),
             number::known_bytes(own.resident_bytes),
             number::span(status.interval_ns),
@@ -224,6 +225,6 @@ impl<'s> Page<'s> {
         let tool = header.tool.as_deref().unwrap_or(UNKNOWN);
         let kernel = header.kernel.as_deref().unwrap_or(UNKNOWN);
         let node = header.host.as_deref().unwrap_or(UNKNOWN);
-        self.entry("   ", theme.text, &format!("node {node}   kernel {kernel}   observed by {tool}"), theme.dim);
+        self.entry("   ", theme.text, &format!("node {node}, kernel {kernel}, observed by {tool}"), theme.dim);
     }
 }

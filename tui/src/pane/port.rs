@@ -193,11 +193,11 @@ fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord)
         ("", device.model.as_deref()),
     ] {
         if let Some(value) = value {
-            text.push_str(&format!("  {label}{value}"));
+            text.extend(["  ", label, value]);
         }
     }
     for note in &port.notes {
-        text.push_str(&format!("  ({note})"));
+        text.extend(["  (", &**note, ")"]);
     }
     Line::styled(text, theme.dim)
 }
@@ -243,7 +243,7 @@ fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord,
     draw_lane(buf, row(area, y), "state", port.state.name(), "", theme);
     state_lane(buf, lane_area(row(area, y), axis), port, axis, theme);
     y += 1;
-    draw_lane(buf, row(area, y), "events", "A aer Q qp E R", "", theme);
+    draw_lane(buf, row(area, y), "events", "", "A aer Q qp", theme);
     event_lane(buf, lane_area(row(area, y), axis), scene.world, port, axis, theme);
     y + 1
 }

@@ -84,7 +84,7 @@ impl Pane for QpPane {
         if let Some(port) = port {
             draw_lane(buf, row(lanes, 2), "port", port.state.name(), "", theme);
             state_lane(buf, lane_area(row(lanes, 2), &axis), port, &axis, theme);
-            draw_lane(buf, row(lanes, 3), "events", "A aer Q qp E R", "", theme);
+            draw_lane(buf, row(lanes, 3), "events", "", "A aer Q qp", theme);
             event_lane(buf, lane_area(row(lanes, 3), &axis), world, port, &axis, theme);
         }
         let rate = Rect { height: 2.min(lanes.height.saturating_sub(4)), ..row(lanes, 4) };
@@ -98,7 +98,7 @@ impl Pane for QpPane {
         heading(buf, rest, 0, "changes, timers, sizes, latency", theme);
         let body = below(rest, 1);
         let wide = body.width >= 100;
-        let half = if wide { body.width / 2 } else { body.width };
+        let half = if wide { body.width * 11 / 20 } else { body.width };
         let mut left = changes(scene, qp);
         left.push(Line::raw(""));
         left.extend(timers(qp, theme));
@@ -274,14 +274,8 @@ fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
         ),
     };
     vec![
-        Line::styled(
-            format!(
-                " timeout {timeout}   retries {}   RNR retries {rnr}   MTU {}",
-                number(qp.retry_cnt),
-                number::known_bytes(mtu.map(u64::from))
-            ),
-            theme.text,
-        ),
+        Line::styled(format!(" timeout {timeout}   retries {}   RNR retries {rnr}", number(qp.retry_cnt)), theme.text),
+        Line::styled(format!(" path MTU {}", number::known_bytes(mtu.map(u64::from))), theme.text),
         Line::styled(format!(" {survives}"), theme.strong),
     ]
 }

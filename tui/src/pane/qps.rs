@@ -400,21 +400,10 @@ mod tests {
                 let values: Vec<_> = ids.iter().map(|id| value(&world, world.qps.get(*id).unwrap(), by)).collect();
                 let in_order = values.windows(2).all(|pair| match (pair[0], pair[1]) {
                     (_, Value::Unknown) => true,
-                    (Value::Unknown, _) => false,
-                    (Value::Number(a), Value::Number(b)) => {
-                        if ascending {
-                            a <= b
-                        } else {
-                            a >= b
-                        }
-                    }
-                    (Value::Text(a), Value::Text(b)) => {
-                        if ascending {
-                            a <= b
-                        } else {
-                            a >= b
-                        }
-                    }
+                    (Value::Number(a), Value::Number(b)) if ascending => a <= b,
+                    (Value::Number(a), Value::Number(b)) => a >= b,
+                    (Value::Text(a), Value::Text(b)) if ascending => a <= b,
+                    (Value::Text(a), Value::Text(b)) => a >= b,
                     _ => false,
                 });
                 assert!(in_order, "{by:?} {ascending}");
