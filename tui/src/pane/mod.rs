@@ -21,7 +21,7 @@ use ratatui::text::{Line, Span};
 use crate::key::Action;
 use crate::theme::Theme;
 
-/// The panes, by the number of their tab. 6 ECN, 7 `PCIe` and 8 Failover keep their numbers free.
+/// The panes, by the number of their tab. 6 ECN, 7 PCIe and 8 Failover keep their numbers free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PaneId {
     /// All ports, newest findings.

@@ -232,7 +232,7 @@ fn changes<'a>(scene: Scene<'a>, qp: &'a QpRecord) -> Vec<Line<'a>> {
             (By::Modify, Some(QpState::Sqd)) => "the process drains it",
             (By::Modify, _) => "modify_qp",
             (By::Destroy, _) => "destroyed",
-            (By::Found, Some(QpState::Err)) => "nobody asked: the hardware",
+            (By::Found, Some(QpState::Err)) => "nobody asked for it",
             (By::Found, _) => "found so",
         };
         let errno = change.errno.map_or(String::new(), |errno| format!(" FAILED errno {errno}"));
