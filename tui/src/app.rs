@@ -365,7 +365,7 @@ impl App {
 
     fn pace(&mut self, faster: bool, now: Nanos) {
         let status = &self.latest.status;
-        if status.mode == Mode::Live {
+        if status.mode != Mode::Replay {
             let wanted = if faster { status.interval_ns / 2 } else { status.interval_ns.saturating_mul(2) };
             let wanted = wanted.clamp(INTERVALS.start, INTERVALS.end - 1);
             self.feed.send(Command::Interval(wanted));

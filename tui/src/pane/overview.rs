@@ -354,7 +354,12 @@ fn fold_cells<'a>(scene: Scene<'a>, parent: Option<DeviceId>, ports: &[usize]) -
 fn port_cells<'a>(scene: Scene<'a>, device: &DeviceRecord, port: &PortRecord, inner: bool) -> Vec<Line<'a>> {
     let (world, theme) = (&**scene.world, scene.theme);
     let health = health::of(world, device, port);
-    let base = if inner { theme.dim } else { theme.text };
+    // A broken port is a red line, not a red word at its end.
+    let base = match health.severity {
+        Some(Severity::Critical) => theme.critical,
+        _ if inner => theme.dim,
+        _ => theme.text,
+    };
     let up = port.state == PortState::Active;
     let from = world.now.saturating_sub(RECENT_NS);
     let now = port.throughput();
