@@ -365,16 +365,16 @@ impl App {
 
     fn pace(&mut self, faster: bool, now: Nanos) {
         let status = &self.latest.status;
-        if status.mode != Mode::Replay {
-            let wanted = if faster { status.interval_ns / 2 } else { status.interval_ns.saturating_mul(2) };
-            let wanted = wanted.clamp(INTERVALS.start, INTERVALS.end - 1);
-            self.feed.send(Command::Interval(wanted));
-            self.say(&format!("asked for a look every {}", number::span(wanted)), now);
-        } else {
+        if status.mode == Mode::Replay {
             let speed = if status.speed.is_finite() { status.speed } else { 64.0 };
             let wanted = (if faster { speed * 2.0 } else { speed / 2.0 }).clamp(0.125, 1024.0);
             self.feed.send(Command::Speed(wanted));
             self.say(&format!("asked for ×{wanted}"), now);
+        } else {
+            let wanted = if faster { status.interval_ns / 2 } else { status.interval_ns.saturating_mul(2) };
+            let wanted = wanted.clamp(INTERVALS.start, INTERVALS.end - 1);
+            self.feed.send(Command::Interval(wanted));
+            self.say(&format!("asked for a look every {}", number::span(wanted)), now);
         }
     }
 
@@ -509,10 +509,18 @@ mod tests {
         app.draw(area, &mut buf, 1);
         let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
         assert_eq!(text.trim(), "rdmascope needs 60×16, this is 59×16");
-        for size in [(0, 0), (1, 1), (60, 16), (61, 17), (500, 200)] {
-            let area = Rect::new(0, 0, size.0, size.1);
+    }
+
+    #[test]
+    fn every_pane_can_be_drawn_at_every_size() {
+        let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+        let sizes =
+            [0, 1, 60, 61, 79, 100, 119, 500].into_iter().flat_map(|w| [0, 1, 16, 17, 18, 20, 23, 90].map(|h| (w, h)));
+        for (width, height) in sizes {
+            let area = Rect::new(0, 0, width, height);
             for pane in PaneId::ALL {
                 app.open = pane;
+                app.help = height == 17;
                 app.draw(area, &mut Buffer::empty(area), 1);
             }
         }

@@ -298,6 +298,9 @@ fn added(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> Vec<Option<f64
 
 /// The port's state over time.
 pub(crate) fn state_lane(buf: &mut Buffer, area: Rect, port: &PortRecord, axis: &Axis, theme: &Theme) {
+    if area.height == 0 {
+        return;
+    }
     for cell in 0..area.width {
         let Some(state) = state_at(port, axis.time(cell)) else { continue };
         let (symbol, style) = look(state, theme);
