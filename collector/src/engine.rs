@@ -45,8 +45,10 @@ impl Engine {
     pub fn new(header: Header, settings: Settings) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0.1–3600 s")]
         let window_ns = (settings.window_s.clamp(0.1, 3600.0) * 1e9) as u64;
+        let mut world = World::new(header);
+        world.window_ns = window_ns;
         Self {
-            world: World::new(header),
+            world,
             book: Book::default(),
             settings,
             names: HashMap::new(),

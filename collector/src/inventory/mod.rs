@@ -5,6 +5,7 @@
 //! the very same thing.
 
 mod aer_tally;
+mod coverage;
 mod device;
 mod pcie;
 mod port;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use aer_tally::{AerClass, AerCount, AerTally};
+pub use coverage::Coverage;
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
@@ -81,6 +83,8 @@ pub struct World {
     pub started: Nanos,
     /// Windows closed so far.
     pub windows: u64,
+    /// Length of a window, ns: the step of every [`crate::timeline::Ring`].
+    pub window_ns: u64,
     /// The recording's header: the node's name, its kernel, the wall clock.
     pub header: Arc<Header>,
     /// Devices, those that are gone included; a [`DeviceId`] is an index into this list.
@@ -176,6 +180,7 @@ impl World {
             now: 0,
             started: 0,
             windows: 0,
+            window_ns: 1_000_000_000,
             header: Arc::new(header),
             devices: Vec::new(),
             ports: Vec::new(),

@@ -78,7 +78,10 @@ impl Ring {
             return Vec::new();
         }
         let per_column = span_windows.div_ceil(columns).max(1);
-        let fine_enough = span_windows <= self.fine.len || self.coarse.len == 0;
+        // The fine samples still hold everything there ever was.
+        let complete = self.fine.len == self.coarse.len * COARSE_OF + self.pending;
+        // A column shorter than a coarse sample needs fine ones, or its time would be wrong.
+        let fine_enough = per_column < COARSE_OF || span_windows <= self.fine.len || complete;
         let (blocks, step) =
             if fine_enough { (&self.fine, per_column) } else { (&self.coarse, per_column.div_ceil(COARSE_OF).max(1)) };
         let mut values = blocks.iter_back();
@@ -210,6 +213,17 @@ mod tests {
         let day = ring.resampled(9_990, 3);
         assert_eq!(day.len(), 3);
         assert!(day[0].unwrap() < 3_400.0 && day[2].unwrap() > 6_600.0, "{day:?}");
+    }
+
+    #[test]
+    fn a_short_history_on_a_long_axis_keeps_its_time() {
+        let mut ring = Ring::default();
+        (0..90u32).for_each(|i| ring.push(Some(f64::from(i))));
+        let columns = ring.resampled(200, 100);
+        assert_eq!(columns.iter().flatten().count(), 45);
+        assert_eq!(columns[99], Some(88.5));
+        let columns = ring.resampled(3_600, 60);
+        assert_eq!(columns.iter().flatten().count(), 2);
     }
 
     #[test]

@@ -1,0 +1,528 @@
+//! What is open and what is shown; where keys and clicks go.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use collector::clock;
+use collector::feed::{Command, Feed, Mode, Published};
+use collector::inventory::Coverage;
+use collector::observation::Nanos;
+use crossterm::event::{Event, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::Line;
+
+use crate::key::{self, Action};
+use crate::pane::findings::Findings;
+use crate::pane::overview::Overview;
+use crate::pane::own::Own;
+use crate::pane::port::PortPane;
+use crate::pane::qp::QpPane;
+use crate::pane::qps::Qps;
+use crate::pane::{Pane, PaneId, Reaction, Scene, Target, below, row};
+use crate::screen::ScreenOptions;
+use crate::theme::{Theme, ThemeName};
+use crate::{ascii, frame, help, number};
+
+/// The smallest screen that is drawn.
+const SMALLEST: (u16, u16) = (60, 16);
+/// How long a message stands in the footer, ns.
+const MESSAGE_NS: u64 = 6_000_000_000;
+/// Polling intervals that can be asked for, ns.
+const INTERVALS: Range<u64> = 100_000_000..60_000_000_001;
+/// How far `←` and `→` go in a running replay, ns.
+const LEAP_NS: u64 = 10_000_000_000;
+/// Rows a turn of the wheel moves.
+const WHEEL: usize = 3;
+
+/// The whole screen.
+pub(crate) struct App {
+    feed: Feed,
+    /// What is shown: the newest publication, or an older one while frozen.
+    shown: Arc<Published>,
+    /// The newest state of the producer.
+    latest: Arc<Published>,
+    frozen: bool,
+    coverage: (u64, Coverage),
+    theme_name: ThemeName,
+    colour: bool,
+    theme: Theme,
+    ascii: bool,
+    record_prefix: PathBuf,
+    open: PaneId,
+    /// Where Esc leads back to.
+    trail: Vec<PaneId>,
+    panes: Panes,
+    help: bool,
+    message: Option<(String, Nanos)>,
+    copied: Option<String>,
+    quit: bool,
+    /// Something changed since the last frame.
+    dirty: bool,
+    /// The clock field of the last frame.
+    clock: Option<u64>,
+    tabs: Vec<(Range<u16>, PaneId)>,
+    tabs_at: u16,
+    body: Rect,
+}
+
+#[derive(Default)]
+struct Panes {
+    overview: Overview,
+    port: PortPane,
+    qps: Qps,
+    qp: QpPane,
+    findings: Findings,
+    own: Own,
+}
+
+impl Panes {
+    fn get(&mut self, id: PaneId) -> &mut dyn Pane {
+        match id {
+            PaneId::Overview => &mut self.overview,
+            PaneId::Port => &mut self.port,
+            PaneId::Qps => &mut self.qps,
+            PaneId::Qp => &mut self.qp,
+            PaneId::Findings => &mut self.findings,
+            PaneId::Own => &mut self.own,
+        }
+    }
+}
+
+impl App {
+    pub(crate) fn new(feed: Feed, options: ScreenOptions, colour: bool) -> Self {
+        let latest = feed.latest();
+        Self {
+            feed,
+            shown: latest.clone(),
+            latest,
+            frozen: false,
+            coverage: (u64::MAX, Coverage::default()),
+            theme_name: options.theme,
+            colour,
+            theme: Theme::new(options.theme, colour),
+            ascii: options.ascii,
+            record_prefix: options.record_prefix,
+            open: options.first,
+            trail: Vec::new(),
+            panes: Panes::default(),
+            help: false,
+            message: None,
+            copied: None,
+            quit: false,
+            dirty: true,
+            clock: None,
+            tabs: Vec::new(),
+            tabs_at: 0,
+            body: Rect::ZERO,
+        }
+    }
+
+    /// The person wants to end.
+    pub(crate) fn quits(&self) -> bool {
+        self.quit
+    }
+
+    /// Text to hand to the clipboard.
+    pub(crate) fn copied(&mut self) -> Option<String> {
+        self.copied.take()
+    }
+
+    /// Says something in the footer for a while.
+    pub(crate) fn say(&mut self, text: &str, now: Nanos) {
+        self.message = Some((text.to_owned(), now.saturating_add(MESSAGE_NS)));
+        self.dirty = true;
+    }
+
+    /// Looks for a newer publication.
+    pub(crate) fn look(&mut self) {
+        let latest = self.feed.latest();
+        if latest.generation != self.latest.generation {
+            self.dirty |= !self.frozen;
+            self.latest = latest;
+            if !self.frozen {
+                self.shown = self.latest.clone();
+            }
+        }
+    }
+
+    /// A new frame would look different: something changed, or a field that shows the clock did.
+    pub(crate) fn changed(&mut self, now: Nanos) -> bool {
+        if self.message.as_ref().is_some_and(|(_, until)| now >= *until) {
+            self.message = None;
+            self.dirty = true;
+        }
+        let clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
+        self.dirty |= clock != self.clock;
+        self.dirty
+    }
+
+    fn replay(&self) -> bool {
+        self.latest.status.mode == Mode::Replay
+    }
+
+    /// Draws everything.
+    pub(crate) fn draw(&mut self, area: Rect, buf: &mut Buffer, now: Nanos) {
+        self.dirty = false;
+        self.clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
+        if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+            let text = format!("rdmascope needs {}×{}, this is {}×{}", SMALLEST.0, SMALLEST.1, area.width, area.height);
+            crate::pane::put(buf, area, 0, &Line::raw(text));
+        } else {
+            self.draw_all(area, buf, now);
+        }
+        if self.ascii {
+            ascii::flatten(buf);
+        }
+    }
+
+    fn draw_all(&mut self, area: Rect, buf: &mut Buffer, now: Nanos) {
+        let shown = self.shown.clone();
+        if self.coverage.0 != shown.generation {
+            self.coverage = (shown.generation, shown.world.coverage());
+        }
+        // The world may be frozen, the producer's state is always the newest.
+        let status = &self.latest.status;
+        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        let mut rest = area;
+        if let Some(banner) = &status.banner {
+            let at = row(rest, 0);
+            buf.set_style(at, self.theme.selected);
+            crate::pane::put(buf, at, 0, &Line::styled(format!(" {banner}"), self.theme.warning));
+            rest = below(rest, 1);
+        }
+        frame::header(buf, row(rest, 0), scene, &self.coverage.1, self.frozen, now);
+        self.tabs = frame::tabs(buf, row(rest, 1), scene, self.open);
+        self.tabs_at = rest.y + 1;
+        let body = below(rest, 2);
+        self.body = Rect { height: body.height.saturating_sub(1), ..body };
+        self.panes.get(self.open).draw(scene, self.body, buf);
+        let replay = status.mode == Mode::Replay;
+        if self.help {
+            help::draw(buf, self.body, self.open, replay, &self.theme);
+        }
+        let span = shown.world.now.saturating_sub(shown.world.started);
+        let hidden = if self.open == PaneId::Overview { self.panes.overview.hidden } else { 0 };
+        let note = match hidden {
+            0 => format!("{} of history", number::age(span)),
+            n => format!("{n} columns more: l"),
+        };
+        let message = self.message.as_ref().map(|(text, _)| text.as_str());
+        frame::footer(buf, row(below(rest, 2), self.body.height), self.open, replay, message, &note, &self.theme);
+    }
+
+    /// Takes a key, a click, a resize.
+    pub(crate) fn take(&mut self, event: &Event, now: Nanos) {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, now),
+            Event::Mouse(mouse) => self.mouse(*mouse, now),
+            Event::Resize(..) => self.dirty = true,
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent, now: Nanos) {
+        self.dirty = true;
+        let quit = key::action(key, self.open, false) == Some(Action::Quit);
+        // Ctrl-C ends even then; the letter of any other key is a letter.
+        let ends = quit && !key.modifiers.is_empty();
+        if !ends && self.panes.get(self.open).typing() {
+            self.panes.get(self.open).type_key(key);
+            return;
+        }
+        if self.help && !quit {
+            self.help = false;
+            return;
+        }
+        if let Some(action) = key::action(key, self.open, self.replay()) {
+            self.act(action, now);
+        }
+    }
+
+    fn mouse(&mut self, mouse: MouseEvent, now: Nanos) {
+        let wheel = match mouse.kind {
+            MouseEventKind::ScrollDown => Action::Down,
+            MouseEventKind::ScrollUp => Action::Up,
+            MouseEventKind::Down(MouseButton::Left) => return self.click(mouse.column, mouse.row),
+            _ => return,
+        };
+        self.dirty = true;
+        for _ in 0..WHEEL {
+            self.act(wheel, now);
+        }
+    }
+
+    fn click(&mut self, column: u16, at: u16) {
+        self.dirty = true;
+        self.help = false;
+        if at == self.tabs_at {
+            if let Some((_, pane)) = self.tabs.iter().find(|(place, _)| place.contains(&column)) {
+                self.go(*pane);
+            }
+        } else if self.body.contains(Position::new(column, at)) {
+            let (x, y) = (column - self.body.x, at - self.body.y);
+            let reaction = self.ask(|pane, scene| pane.click(x, y, scene));
+            self.react(reaction, 0);
+        }
+    }
+
+    fn ask(&mut self, what: impl FnOnce(&mut dyn Pane, Scene<'_>) -> Reaction) -> Reaction {
+        let shown = self.shown.clone();
+        let status = &self.latest.status;
+        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        what(self.panes.get(self.open), scene)
+    }
+
+    fn act(&mut self, action: Action, now: Nanos) {
+        match action {
+            Action::Quit => self.quit = true,
+            Action::Help => self.help = true,
+            Action::Open(pane) => self.go(pane),
+            Action::NextTab => self.turn(1),
+            Action::PreviousTab => self.turn(PaneId::ALL.len() - 1),
+            Action::Theme => {
+                self.theme_name = self.theme_name.next();
+                self.theme = Theme::new(self.theme_name, self.colour);
+                self.say(&format!("theme {}", self.theme_name.name()), now);
+            }
+            Action::Pause => self.pause(),
+            Action::Back | Action::Forward => self.step(action == Action::Forward),
+            Action::Slower | Action::Faster => self.pace(action == Action::Faster, now),
+            Action::Record => self.record(now),
+            _ => {
+                let reaction = self.ask(|pane, scene| pane.act(action, scene));
+                if reaction == Reaction::Ignored && action == Action::Leave {
+                    self.open = self.trail.pop().unwrap_or(PaneId::Overview);
+                }
+                self.react(reaction, now);
+            }
+        }
+    }
+
+    fn react(&mut self, reaction: Reaction, now: Nanos) {
+        match reaction {
+            Reaction::Ignored | Reaction::Done => {}
+            Reaction::Copy(text, what) => {
+                self.say(&format!("{what} copied: {} lines (if the terminal allows it)", text.lines().count()), now);
+                self.copied = Some(text);
+            }
+            Reaction::Open(target) => {
+                let pane = match target {
+                    Target::Port(key) => {
+                        self.panes.port.show(key);
+                        PaneId::Port
+                    }
+                    Target::Qp(id) => {
+                        self.panes.qp.show(id);
+                        PaneId::Qp
+                    }
+                    Target::Finding(rule, key) => {
+                        self.panes.findings.show(rule, key);
+                        PaneId::Findings
+                    }
+                };
+                self.go(pane);
+            }
+        }
+    }
+
+    fn go(&mut self, pane: PaneId) {
+        if pane != self.open {
+            self.trail.retain(|before| *before != pane);
+            self.trail.push(self.open);
+            self.open = pane;
+        }
+        self.help = false;
+    }
+
+    fn turn(&mut self, by: usize) {
+        let at = PaneId::ALL.iter().position(|pane| *pane == self.open).unwrap_or(0);
+        self.go(PaneId::ALL[(at + by) % PaneId::ALL.len()]);
+    }
+
+    fn pause(&mut self) {
+        if self.replay() {
+            self.feed.send(if self.latest.status.paused { Command::Resume } else { Command::Pause });
+        } else {
+            self.frozen = !self.frozen;
+            if !self.frozen {
+                self.shown = self.latest.clone();
+            }
+        }
+    }
+
+    fn step(&mut self, forward: bool) {
+        let world = &self.latest.world;
+        let paused = self.latest.status.paused || self.latest.status.ended;
+        let by = if paused { world.window_ns } else { LEAP_NS };
+        self.feed.send(match (forward, paused) {
+            (true, true) => Command::Step,
+            (true, false) => Command::Seek(world.now.saturating_add(by)),
+            (false, _) => Command::Seek(world.now.saturating_sub(by).max(world.started)),
+        });
+    }
+
+    fn pace(&mut self, faster: bool, now: Nanos) {
+        let status = &self.latest.status;
+        if status.mode == Mode::Replay {
+            let speed = if status.speed.is_finite() { status.speed } else { 64.0 };
+            let wanted = (if faster { speed * 2.0 } else { speed / 2.0 }).clamp(0.125, 1024.0);
+            self.feed.send(Command::Speed(wanted));
+            self.say(&format!("asked for ×{wanted}"), now);
+        } else {
+            let wanted = if faster { status.interval_ns / 2 } else { status.interval_ns.saturating_mul(2) };
+            let wanted = wanted.clamp(INTERVALS.start, INTERVALS.end - 1);
+            self.feed.send(Command::Interval(wanted));
+            self.say(&format!("asked for a look every {}", number::span(wanted)), now);
+        }
+    }
+
+    fn record(&mut self, now: Nanos) {
+        if self.latest.status.recording.as_ref().is_some_and(|recording| recording.stopped.is_none()) {
+            self.feed.send(Command::StopRecording);
+            self.say("asked to end the recording", now);
+            return;
+        }
+        let mut path = self.record_prefix.clone().into_os_string();
+        path.push(format!("-{}.jsonl.zst", number::file_time(clock::unix_ns())));
+        let path = PathBuf::from(path);
+        self.say(&format!("asked to record to {} (● REC when it runs; r ends it)", path.display()), now);
+        self.feed.send(Command::Record(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use crossterm::event::{KeyCode, KeyModifiers};
+
+    fn app(mode: Mode) -> (App, Feed) {
+        let feed = sample::feed(sample::healthy(), mode);
+        (App::new(feed.clone(), ScreenOptions::default(), true), feed)
+    }
+
+    fn press(app: &mut App, code: KeyCode) {
+        app.take(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)), 1);
+    }
+
+    fn draw(app: &mut App) -> Buffer {
+        let area = Rect::new(0, 0, 120, 40);
+        let mut buf = Buffer::empty(area);
+        app.draw(area, &mut buf, 1);
+        buf
+    }
+
+    #[test]
+    fn space_freezes_what_is_shown_live_but_stops_the_producer_in_a_replay() {
+        let (mut live, feed) = app(Mode::Live);
+        press(&mut live, KeyCode::Char(' '));
+        let before = live.shown.generation;
+        feed.publish(Arc::new((*live.shown.world).clone()), live.shown.status.clone());
+        live.look();
+        assert_eq!(live.shown.generation, before);
+        assert_eq!(feed.command(), None);
+        press(&mut live, KeyCode::Char(' '));
+        assert_eq!(live.shown.generation, before + 1);
+
+        let (mut replay, feed) = app(Mode::Replay);
+        press(&mut replay, KeyCode::Char(' '));
+        assert_eq!(feed.command(), Some(Command::Pause));
+        press(&mut replay, KeyCode::Left);
+        assert!(matches!(feed.command(), Some(Command::Seek(_))));
+    }
+
+    #[test]
+    fn nothing_is_drawn_when_nothing_changed() {
+        let (mut app, feed) = app(Mode::Live);
+        assert!(app.changed(1));
+        draw(&mut app);
+        app.look();
+        assert!(!app.changed(1));
+        feed.publish(app.shown.world.clone(), app.shown.status.clone());
+        app.look();
+        assert!(app.changed(1));
+    }
+
+    #[test]
+    fn a_world_that_stands_still_becomes_stale_and_the_age_moves_once_a_second() {
+        let (mut app, _feed) = app(Mode::Live);
+        draw(&mut app);
+        let start = app.latest.status.published_at;
+        assert!(!app.changed(start + 2_900_000_000));
+        assert!(app.changed(start + 4_000_000_000));
+        let area = Rect::new(0, 0, 120, 40);
+        app.draw(area, &mut Buffer::empty(area), start + 4_000_000_000);
+        assert!(!app.changed(start + 4_500_000_000));
+        assert!(app.changed(start + 5_000_000_000));
+    }
+
+    #[test]
+    fn esc_leads_back_the_way_one_came() {
+        let (mut app, _feed) = app(Mode::Live);
+        draw(&mut app);
+        press(&mut app, KeyCode::Enter);
+        assert_eq!(app.open, PaneId::Port);
+        press(&mut app, KeyCode::Char('3'));
+        press(&mut app, KeyCode::Esc);
+        assert_eq!(app.open, PaneId::Port);
+        press(&mut app, KeyCode::Esc);
+        assert_eq!(app.open, PaneId::Overview);
+    }
+
+    #[test]
+    fn a_click_on_a_tab_opens_it() {
+        let (mut app, _feed) = app(Mode::Live);
+        draw(&mut app);
+        let place = app.tabs.iter().find(|(_, pane)| *pane == PaneId::Own).map(|(place, _)| place.start + 1);
+        app.click(place.unwrap(), app.tabs_at);
+        assert_eq!(app.open, PaneId::Own);
+    }
+
+    #[test]
+    fn keys_are_letters_while_a_filter_is_typed() {
+        let (mut app, _feed) = app(Mode::Live);
+        press(&mut app, KeyCode::Char('3'));
+        draw(&mut app);
+        press(&mut app, KeyCode::Char('/'));
+        press(&mut app, KeyCode::Char('q'));
+        assert!(!app.quits());
+        app.take(&Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), 1);
+        assert!(app.quits());
+    }
+
+    #[test]
+    fn recording_asks_for_a_file_named_after_the_time_and_then_for_its_end() {
+        let (mut app, feed) = app(Mode::Live);
+        press(&mut app, KeyCode::Char('r'));
+        let Some(Command::Record(path)) = feed.command() else { panic!("no recording asked for") };
+        let name = path.to_string_lossy().into_owned();
+        assert!(name.starts_with("rdmascope-2") && name.ends_with("Z.jsonl.zst"), "{name}");
+    }
+
+    #[test]
+    fn below_the_smallest_size_there_is_one_line_that_says_so() {
+        let (mut app, _feed) = app(Mode::Live);
+        let area = Rect::new(0, 0, 59, 16);
+        let mut buf = Buffer::empty(area);
+        app.draw(area, &mut buf, 1);
+        let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+        assert_eq!(text.trim(), "rdmascope needs 60×16, this is 59×16");
+    }
+
+    #[test]
+    fn every_pane_can_be_drawn_at_every_size() {
+        let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+        let sizes =
+            [0, 1, 60, 61, 79, 100, 119, 500].into_iter().flat_map(|w| [0, 1, 16, 17, 18, 20, 23, 90].map(|h| (w, h)));
+        for (width, height) in sizes {
+            let area = Rect::new(0, 0, width, height);
+            for pane in PaneId::ALL {
+                app.open = pane;
+                app.help = height == 17;
+                app.draw(area, &mut Buffer::empty(area), 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The filter language: words and comparisons, all of which must hold.
+//!
+//! ```text
+//! comm=nccl errors>0 state!=RTS mlx5
+//! ```
+//!
+//! `field op value` without spaces, `op` one of `= != > >= < <=`. `=` on text means "contains", on a number "equal".
+//! A bare word is looked for in every text field. Upper and lower case do not matter. Numbers take `k`, `M`, `G`.
+//! A row whose field is unknown fulfils no comparison with it, not even `!=`: unknown is not a value.
+
+/// What a field of a row is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Value<'a> {
+    /// Text.
+    Text(&'a str),
+    /// A number.
+    Number(f64),
+    /// Not known.
+    Unknown,
+}
+
+/// A field's name, and whether it is a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Field<F> {
+    /// The names it goes by, the usual one first.
+    pub(crate) names: &'static [&'static str],
+    /// It is a number.
+    pub(crate) numeric: bool,
+    /// Which.
+    pub(crate) id: F,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+}
+
+/// The operators, the longer ones first.
+const OPS: [(&str, Op); 6] = [
+    ("!=", Op::NotEqual),
+    (">=", Op::GreaterEqual),
+    ("<=", Op::LessEqual),
+    ("=", Op::Equal),
+    (">", Op::Greater),
+    ("<", Op::Less),
+];
+
+#[derive(Debug, Clone, PartialEq)]
+enum Term<F> {
+    Word(String),
+    Text { field: F, not: bool, value: String },
+    Number { field: F, op: Op, value: f64 },
+}
+
+/// A filter; the empty one lets everything through.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Filter<F> {
+    terms: Vec<Term<F>>,
+}
+
+impl<F> Default for Filter<F> {
+    fn default() -> Self {
+        Self { terms: Vec::new() }
+    }
+}
+
+impl<F: Copy + PartialEq> Filter<F> {
+    /// Reads a filter. The error is one line for the person who is typing.
+    pub(crate) fn parse(text: &str, fields: &[Field<F>]) -> Result<Self, String> {
+        let terms = text.split_whitespace().map(|term| parse_term(term, fields)).collect::<Result<_, _>>()?;
+        Ok(Self { terms })
+    }
+
+    /// Everything gets through.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The row gets through. `value` gives its fields, `texts` those a bare word is looked for in.
+    pub(crate) fn matches<'r>(&self, texts: &[F], value: impl Fn(F) -> Value<'r>) -> bool {
+        self.terms.iter().all(|term| match term {
+            Term::Word(word) => {
+                texts.iter().any(|field| matches!(value(*field), Value::Text(text) if contains(text, word)))
+            }
+            Term::Text { field, not, value: wanted } => match value(*field) {
+                Value::Text(text) => contains(text, wanted) != *not,
+                Value::Number(_) | Value::Unknown => false,
+            },
+            Term::Number { field, op, value: wanted } => match value(*field) {
+                Value::Number(n) => op.holds(n, *wanted),
+                Value::Text(_) | Value::Unknown => false,
+            },
+        })
+    }
+}
+
+impl Op {
+    fn holds(self, a: f64, b: f64) -> bool {
+        match self {
+            // Counts up to 2^53 are exact, and nobody types a rate to its last digit.
+            Self::Equal => (a - b).abs() < f64::EPSILON * a.abs().max(1.0),
+            Self::NotEqual => !Self::Equal.holds(a, b),
+            Self::Greater => a > b,
+            Self::GreaterEqual => a >= b,
+            Self::Less => a < b,
+            Self::LessEqual => a <= b,
+        }
+    }
+}
+
+fn parse_term<F: Copy>(term: &str, fields: &[Field<F>]) -> Result<Term<F>, String> {
+    let Some(at) = term.find(['=', '!', '<', '>']) else { return Ok(Term::Word(term.to_ascii_lowercase())) };
+    let (name, rest) = term.split_at(at);
+    let Some((sign, op)) = OPS.into_iter().find(|(sign, _)| rest.starts_with(sign)) else {
+        return Err(format!("`{term}`: after `!` comes `=`"));
+    };
+    let value = &rest[sign.len()..];
+    let Some(field) = fields.iter().find(|field| field.names.iter().any(|n| n.eq_ignore_ascii_case(name))) else {
+        let known: Vec<&str> = fields.iter().filter_map(|field| field.names.first().copied()).collect();
+        return Err(format!("there is no field `{name}`; there are {}", known.join(", ")));
+    };
+    if value.is_empty() {
+        return Err(format!("`{term}`: a value is missing after `{sign}`"));
+    }
+    if field.numeric {
+        let value = number(value).ok_or_else(|| format!("`{value}` is no number, and {name} is one"))?;
+        return Ok(Term::Number { field: field.id, op, value });
+    }
+    match op {
+        Op::Equal | Op::NotEqual => {
+            let not = op == Op::NotEqual;
+            Ok(Term::Text { field: field.id, not, value: value.to_ascii_lowercase() })
+        }
+        _ => Err(format!("{name} is text: use `=` or `!=`, not `{sign}`")),
+    }
+}
+
+/// `17`, `0x11`, `1.5k`, `2M`, `3G`.
+fn number(text: &str) -> Option<f64> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok().map(|n| n as f64);
+    }
+    let (digits, factor) = match text.char_indices().last()? {
+        (at, 'k' | 'K') => (&text[..at], 1e3),
+        (at, 'M') => (&text[..at], 1e6),
+        (at, 'G') => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    digits.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| n * factor)
+}
+
+/// `text` contains `word` (which is in lower case), without regard to ASCII case.
+fn contains(text: &str, word: &str) -> bool {
+    let (text, word) = (text.as_bytes(), word.as_bytes());
+    word.is_empty() || text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIELDS: [Field<char>; 4] = [
+        Field { names: &["comm"], numeric: false, id: 'c' },
+        Field { names: &["state"], numeric: false, id: 's' },
+        Field { names: &["errors", "err"], numeric: true, id: 'e' },
+        Field { names: &["qpn"], numeric: true, id: 'q' },
+    ];
+
+    fn matches(filter: &str) -> bool {
+        let filter = Filter::parse(filter, &FIELDS).unwrap();
+        filter.matches(&['c', 's'], |field| match field {
+            'c' => Value::Text("python3-NCCL"),
+            's' => Value::Text("RTS"),
+            'q' => Value::Number(17.0),
+            _ => Value::Unknown,
+        })
+    }
+
+    #[test]
+    fn text_contains_and_numbers_compare() {
+        for holds in ["", "comm=nccl", "qpn=17", "qpn=0x11", "qpn>16 qpn<=17", "state!=err", "nccl rts", "STATE=rts"] {
+            assert!(matches(holds), "{holds}");
+        }
+        for fails in ["comm=mpi", "qpn!=17", "qpn>1k", "nccl err", "state!=rts"] {
+            assert!(!matches(fails), "{fails}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_value_fulfils_no_comparison() {
+        for filter in ["errors>0", "errors=0", "errors!=0", "err<9"] {
+            assert!(!matches(filter), "{filter}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        let error = |text: &str| Filter::parse(text, &FIELDS).unwrap_err();
+        assert_eq!(error("foo=1"), "there is no field `foo`; there are comm, state, errors, qpn");
+        assert_eq!(error("errors>"), "`errors>`: a value is missing after `>`");
+        assert_eq!(error("qpn=abc"), "`abc` is no number, and qpn is one");
+        assert_eq!(error("comm>a"), "comm is text: use `=` or `!=`, not `>`");
+        assert_eq!(error("comm!a"), "`comm!a`: after `!` comes `=`");
+    }
+}

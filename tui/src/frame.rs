@@ -1,0 +1,191 @@
+//! What stands around a pane: banner, header, tabs, footer.
+
+use std::ops::Range;
+
+use collector::feed::{Mode, Status};
+use collector::finding::Severity;
+use collector::inventory::{Coverage, World};
+use collector::observation::Nanos;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use crate::key::BINDINGS;
+use crate::number::{self, UNKNOWN};
+use crate::pane::{PaneId, Scene, put};
+use crate::theme::Theme;
+
+/// A live world older than this many intervals, and than [`STALE_NS`], is called stale.
+const STALE_INTERVALS: u64 = 3;
+/// A live world is not called stale before this age, ns.
+const STALE_NS: u64 = 3_000_000_000;
+
+/// A piece of the header and how dear it is: the cheapest goes first when the width is short.
+struct Piece {
+    keep: u8,
+    spans: Vec<Span<'static>>,
+}
+
+impl Piece {
+    fn new(keep: u8, text: String, style: Style) -> Self {
+        Self { keep, spans: vec![Span::styled(text, style)] }
+    }
+
+    fn width(&self) -> usize {
+        self.spans.iter().map(Span::width).sum()
+    }
+}
+
+/// How long nothing new has come, when that is too long.
+pub(crate) fn stale_for(status: &Status, monotonic_now: Nanos) -> Option<u64> {
+    let limit = status.interval_ns.saturating_mul(STALE_INTERVALS).max(STALE_NS);
+    let age = monotonic_now.saturating_sub(status.published_at);
+    (status.mode == Mode::Live && status.published_at > 0 && age > limit).then_some(age)
+}
+
+/// Draws the header line.
+pub(crate) fn header(
+    buf: &mut Buffer,
+    area: Rect,
+    scene: Scene<'_>,
+    coverage: &Coverage,
+    frozen: bool,
+    monotonic_now: Nanos,
+) {
+    let (world, status, theme) = (scene.world, scene.status, scene.theme);
+    let mut pieces = vec![
+        Piece::new(20, "rdmascope".to_owned(), theme.strong),
+        Piece::new(90, world.header.host.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.strong),
+        Piece::new(10, world.header.kernel.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.dim),
+        Piece::new(80, number::moment(world, world.now, false), theme.text),
+        mode(status, theme, frozen, monotonic_now),
+    ];
+    if let Some(recording) = &status.recording {
+        pieces.push(match &recording.stopped {
+            None => Piece::new(70, format!("● REC {}", number::bytes(recording.bytes)), theme.warning),
+            Some(_) => Piece::new(70, "REC ended".to_owned(), theme.dim),
+        });
+    }
+    let lost: u64 = world.lost.values().fold(0, |sum, n| sum.saturating_add(*n));
+    if lost > 0 {
+        pieces.push(Piece::new(75, format!("LOST {}", number::count(lost)), theme.warning));
+    }
+    pieces.push(probes(world, theme));
+    pieces.push(seen(world, coverage, theme));
+    let cpu = number::percent(status.own.cpu_share);
+    let memory = number::known_bytes(status.own.resident_bytes);
+    pieces.push(Piece::new(30, format!("cost {cpu} cpu {memory}"), theme.dim));
+    let gap = 3;
+    let width = usize::from(area.width).saturating_sub(1);
+    while pieces.iter().map(|piece| piece.width() + gap).sum::<usize>().saturating_sub(gap) > width {
+        let Some(cheapest) = pieces.iter().enumerate().min_by_key(|(_, piece)| piece.keep).map(|(at, _)| at) else {
+            break;
+        };
+        pieces.remove(cheapest);
+    }
+    let mut line = vec![Span::raw(" ")];
+    for piece in pieces {
+        line.extend(piece.spans);
+        line.push(Span::raw("   "));
+    }
+    put(buf, area, 0, &Line::from(line));
+}
+
+fn mode(status: &Status, theme: &Theme, frozen: bool, monotonic_now: Nanos) -> Piece {
+    let speed =
+        || if status.speed.is_finite() { format!("×{}", status.speed) } else { "as fast as it goes".to_owned() };
+    let (text, style) = match status.mode {
+        _ if frozen => ("PAUSED (space goes on)".to_owned(), theme.warning),
+        Mode::Replay if status.ended => ("REPLAY at its end".to_owned(), theme.strong),
+        Mode::Replay if status.paused => ("REPLAY PAUSED".to_owned(), theme.warning),
+        Mode::Replay => (format!("REPLAY {}", speed()), theme.strong),
+        Mode::Demo if status.paused => ("DEMO PAUSED".to_owned(), theme.warning),
+        Mode::Demo => ("DEMO".to_owned(), theme.strong),
+        Mode::Live => match stale_for(status, monotonic_now) {
+            Some(age) => (format!("STALE {}: no data since", number::age(age)), theme.alarm),
+            None => (format!("LIVE {}", number::span(status.interval_ns)), theme.good),
+        },
+    };
+    Piece::new(95, text, style)
+}
+
+fn probes(world: &World, theme: &Theme) -> Piece {
+    match &world.probes {
+        None => Piece::new(40, "no probes".to_owned(), theme.dim),
+        Some(probes) => {
+            let style = if probes.attached < probes.wanted { theme.warning } else { theme.text };
+            Piece::new(40, format!("probes {}/{}", probes.attached, probes.wanted), style)
+        }
+    }
+}
+
+fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Piece {
+    if world.probes.is_none() && coverage.qps_traced == 0 {
+        return Piece::new(50, "seen: counters only".to_owned(), theme.dim);
+    }
+    let bytes = coverage.bytes_ratio.map(|ratio| format!("{}% of bytes", (ratio * 100.0).round()));
+    let bytes = bytes.unwrap_or_else(|| format!("{UNKNOWN} of bytes"));
+    let text = format!("seen {bytes}, {}/{} QPs", coverage.qps_traced, coverage.qps);
+    let low = coverage.bytes_ratio.is_some_and(|ratio| ratio < 0.9);
+    Piece::new(50, text, if low { theme.warning } else { theme.text })
+}
+
+/// Draws the tabs; says which columns belong to which.
+pub(crate) fn tabs(buf: &mut Buffer, area: Rect, scene: Scene<'_>, open: PaneId) -> Vec<(Range<u16>, PaneId)> {
+    let theme = scene.theme;
+    let rest = "─".repeat(usize::from(area.width));
+    put(buf, area, 0, &Line::styled(rest, theme.rule));
+    let mut x = area.x + 1;
+    let mut places = Vec::new();
+    for pane in PaneId::ALL {
+        let style = if pane == open { theme.open_tab } else { theme.text };
+        let mut spans = vec![Span::styled(format!(" {} {} ", pane.number(), pane.title()), style)];
+        if pane == PaneId::Findings && !scene.world.findings.is_empty() {
+            let worst = scene.world.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Info);
+            spans.push(Span::styled(format!("●{} ", scene.world.findings.len()), theme.severity(worst)));
+        }
+        let line = Line::from(spans);
+        let wide = u16::try_from(line.width()).unwrap_or(0);
+        if x + wide > area.right() {
+            break;
+        }
+        if area.height > 0 {
+            buf.set_line(x, area.y, &line, wide);
+        }
+        places.push((x..x + wide, pane));
+        x += wide + 1;
+    }
+    places
+}
+
+/// Draws the footer: keys on the left, a message or a note on the right.
+pub(crate) fn footer(
+    buf: &mut Buffer,
+    area: Rect,
+    pane: PaneId,
+    replay: bool,
+    message: Option<&str>,
+    note: &str,
+    theme: &Theme,
+) {
+    if let Some(message) = message {
+        put(buf, area, 0, &Line::styled(format!(" {message}"), theme.strong));
+        return;
+    }
+    let mut spans = vec![Span::raw(" ")];
+    for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, replay)) {
+        if let Some(word) = binding.footer {
+            spans.push(Span::styled(binding.shown, theme.strong));
+            spans.push(Span::styled(format!(" {word}  "), theme.dim));
+        }
+    }
+    let keys = Line::from(spans);
+    put(buf, area, 0, &keys);
+    let note = Line::styled(note.to_owned(), theme.dim);
+    let wide = u16::try_from(note.width()).unwrap_or(u16::MAX);
+    let used = u16::try_from(keys.width()).unwrap_or(u16::MAX);
+    if area.height > 0 && area.width > used.saturating_add(wide) {
+        buf.set_line(area.right() - wide - 1, area.y, &note, wide);
+    }
+}

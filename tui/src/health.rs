@@ -1,0 +1,90 @@
+//! The health word of a port, and which findings concern a port.
+
+use std::sync::Arc;
+
+use collector::finding::{Finding, Grade, Severity, SubjectKey};
+use collector::inventory::{DeviceRecord, PortRecord, World};
+use collector::observation::PortState;
+
+use crate::number;
+
+/// A port's health in a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Health {
+    /// The word.
+    pub(crate) word: String,
+    /// How bad; `None` when nothing is wrong or nothing is known.
+    pub(crate) severity: Option<Severity>,
+    /// The port is known to be well; false for "nobody knows".
+    pub(crate) well: bool,
+}
+
+/// A finding about a port, or about what the port depends on or carries.
+pub(crate) fn concerns(world: &World, port: &PortRecord, finding: &Finding) -> bool {
+    match &finding.key {
+        SubjectKey::Node => false,
+        SubjectKey::Device(device) => *device == port.key.device,
+        SubjectKey::Port(device, number) => *device == port.key.device && *number == port.key.port,
+        SubjectKey::Qp(id) => world.qps.get(*id).is_some_and(|qp| {
+            qp.device == port.key.device
+                && qp.port.map_or_else(|| world.ports_of(qp.device).count() == 1, |p| u32::from(p) == port.key.port)
+        }),
+        SubjectKey::Pci(pci) => world.function_of(port).is_some_and(|function| {
+            function == pci || world.pcie.get(function).is_some_and(|record| record.path.contains(pci))
+        }),
+    }
+}
+
+/// The worst finding that concerns a port; of equals the newest.
+pub(crate) fn worst<'w>(world: &'w World, port: &PortRecord) -> Option<&'w Arc<Finding>> {
+    // The world lists the worst first.
+    world.findings.iter().find(|finding| concerns(world, port, finding))
+}
+
+/// A port's health in a word.
+pub(crate) fn of(world: &World, device: &DeviceRecord, port: &PortRecord) -> Health {
+    if let Some(finding) = worst(world, port)
+        && finding.severity > Severity::Info
+    {
+        return Health { word: word(world, finding), severity: Some(finding.severity), well: false };
+    }
+    let unwell = |word: &str, severity| Health { word: word.to_owned(), severity, well: false };
+    match port.state {
+        _ if device.unreadable.is_some() => unwell("unreadable", Some(Severity::Warning)),
+        PortState::Active => Health { word: "ok".to_owned(), severity: None, well: true },
+        PortState::Down if port.phys_state.as_deref() == Some("Disabled") => unwell("disabled", None),
+        // No rule called it broken: it was never up while anybody watched.
+        PortState::Down => unwell("down", None),
+        PortState::Init => unwell("init: no SM?", Some(Severity::Warning)),
+        PortState::Armed => unwell("armed", None),
+        PortState::Unknown => unwell(number::UNKNOWN, None),
+    }
+}
+
+/// The word of a finding; `?` where it is only suspected.
+pub(crate) fn word(world: &World, finding: &Finding) -> String {
+    let age = || number::age(world.now.saturating_sub(finding.first_t));
+    let critical = finding.severity == Severity::Critical;
+    let said = match finding.rule {
+        "link.down" => format!("down {}", age()),
+        "link.flap" => "FLAPPING".to_owned(),
+        "pcie.aer_storm" => "AER storm".to_owned(),
+        "pcie.aer_fatal" => "AER FATAL".to_owned(),
+        "pcie.downgrade" => "PCIe slow".to_owned(),
+        "loopback.high" => "slow".to_owned(),
+        rule => match rule.split_once('.') {
+            Some(("phy" | "nic", _)) if critical => "FAILING".to_owned(),
+            Some(("phy", what)) => format!("phy {}", words(what)),
+            Some(("nic", what)) => format!("NIC {}", words(what)),
+            Some(("ecn", what)) => format!("ECN {}", words(what)),
+            Some(("qp", what)) => format!("QP {}", words(what)),
+            Some((_, what)) => words(what),
+            None => words(rule),
+        },
+    };
+    if finding.grade == Grade::Suspected { format!("{said}?") } else { said }
+}
+
+fn words(name: &str) -> String {
+    name.replace('_', " ")
+}

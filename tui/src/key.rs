@@ -1,0 +1,247 @@
+//! The one table of keys: what they do, where, and what `?` says of them.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::pane::PaneId;
+
+/// What a key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Open a pane.
+    Open(PaneId),
+    /// The next tab.
+    NextTab,
+    /// The tab before.
+    PreviousTab,
+    /// One row up.
+    Up,
+    /// One row down.
+    Down,
+    /// A screenful up.
+    PageUp,
+    /// A screenful down.
+    PageDown,
+    /// To the first row.
+    Top,
+    /// To the last row.
+    Bottom,
+    /// Columns or cursor to the left.
+    Left,
+    /// Columns or cursor to the right.
+    Right,
+    /// Back in time, in a replay.
+    Back,
+    /// On in time, in a replay.
+    Forward,
+    /// Into the selected thing.
+    Enter,
+    /// Out again.
+    Leave,
+    /// The thing before, of the kind the pane shows.
+    Previous,
+    /// The next thing, of the kind the pane shows.
+    Next,
+    /// Type a filter.
+    Filter,
+    /// Sort by the next column.
+    Sort,
+    /// Sort the other way round.
+    SortReverse,
+    /// A longer span of time.
+    Longer,
+    /// A shorter span of time.
+    Shorter,
+    /// Pause or go on.
+    Pause,
+    /// Poll less often, replay slower.
+    Slower,
+    /// Poll more often, replay faster.
+    Faster,
+    /// Start or stop a recording.
+    Record,
+    /// Copy as text.
+    Copy,
+    /// The next theme.
+    Theme,
+    /// Explain the keys.
+    Help,
+    /// End.
+    Quit,
+}
+
+/// Where a key is of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// Everywhere.
+    Everywhere,
+    /// In these panes.
+    In(&'static [PaneId]),
+    /// Only in a replay.
+    Replay,
+    /// Only live.
+    Live,
+}
+
+/// A line of the table.
+pub(crate) struct Binding {
+    /// The keys.
+    pub(crate) keys: &'static [KeyCode],
+    /// The keys as the help names them.
+    pub(crate) shown: &'static str,
+    /// What they ask for.
+    pub(crate) action: Action,
+    /// Where.
+    pub(crate) at: Where,
+    /// What the help says.
+    pub(crate) help: &'static str,
+    /// The word in the footer, for those that stand there.
+    pub(crate) footer: Option<&'static str>,
+}
+
+const fn bind(
+    keys: &'static [KeyCode],
+    shown: &'static str,
+    action: Action,
+    at: Where,
+    help: &'static str,
+    footer: Option<&'static str>,
+) -> Binding {
+    Binding { keys, shown, action, at, help, footer }
+}
+
+use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up};
+use PaneId::{Findings, Overview, Own, Port, Qp, Qps};
+use Where::{Everywhere, In};
+
+const LISTS: Where = In(&[Overview, Qps, Findings]);
+
+/// The table. Of two lines with the same key the first one that holds in the pane counts.
+pub(crate) const BINDINGS: &[Binding] = &[
+    bind(&[Enter], "Enter", Action::Enter, LISTS, "open the selected row", Some("open")),
+    bind(&[Esc, KeyCode::Backspace], "Esc", Action::Leave, Everywhere, "back to where you came from", None),
+    bind(&[Down, Char('j')], "↓ j", Action::Down, Everywhere, "down", None),
+    bind(&[Up, Char('k')], "↑ k", Action::Up, Everywhere, "up", None),
+    bind(&[PageDown], "PgDn", Action::PageDown, Everywhere, "a screenful down", None),
+    bind(&[PageUp], "PgUp", Action::PageUp, Everywhere, "a screenful up", None),
+    bind(&[Char('g'), Home], "g Home", Action::Top, Everywhere, "to the first row", None),
+    bind(&[Char('G'), End], "G End", Action::Bottom, Everywhere, "to the last row", None),
+    bind(&[Right], "→", Action::Forward, Where::Replay, "one window on; 10 s on while it runs", None),
+    bind(&[Left], "←", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
+    bind(
+        &[Char('l'), Right],
+        "→ l",
+        Action::Right,
+        In(&[Overview, Qps, Port]),
+        "columns that do not fit; in charts the cursor",
+        None,
+    ),
+    bind(&[Char('h'), Left], "← h", Action::Left, In(&[Overview, Qps, Port]), "the same to the left", None),
+    bind(&[Char(']')], "]", Action::Next, In(&[Port, Qp]), "the next port or QP", Some("next")),
+    bind(&[Char('[')], "[", Action::Previous, In(&[Port, Qp]), "the port or QP before", None),
+    bind(
+        &[Char('/')],
+        "/",
+        Action::Filter,
+        In(&[Qps]),
+        "filter: comm=nccl errors>0 state=ERR qpn=17 words",
+        Some("filter"),
+    ),
+    bind(&[Char('s')], "s", Action::Sort, In(&[Qps]), "sort by the next column", Some("sort")),
+    bind(&[Char('S')], "S", Action::SortReverse, In(&[Qps]), "sort the other way round", None),
+    bind(&[Char('+'), Char('=')], "+", Action::Longer, In(&[Port, Qp]), "charts over a longer time", Some("longer")),
+    bind(&[Char('-')], "-", Action::Shorter, In(&[Port, Qp]), "charts over a shorter time", Some("shorter")),
+    bind(&[Char('y')], "y", Action::Copy, In(&[Findings, Own]), "copy as text", Some("copy")),
+    bind(
+        &[Char(' ')],
+        "space",
+        Action::Pause,
+        Everywhere,
+        "stop the screen and go on; in a replay, the replay",
+        Some("pause"),
+    ),
+    bind(&[Char('<')], "<", Action::Slower, Everywhere, "poll half as often; replay half as fast", None),
+    bind(&[Char('>')], ">", Action::Faster, Everywhere, "poll twice as often; replay twice as fast", None),
+    bind(
+        &[Char('r')],
+        "r",
+        Action::Record,
+        Where::Live,
+        "start or stop a recording in the current directory",
+        Some("record"),
+    ),
+    bind(&[Char('t')], "t", Action::Theme, Everywhere, "next theme", None),
+    bind(&[Tab], "Tab", Action::NextTab, Everywhere, "next pane", None),
+    bind(&[BackTab], "Shift-Tab", Action::PreviousTab, Everywhere, "pane before", None),
+    bind(&[Char('1')], "1", Action::Open(Overview), Everywhere, "Overview: all ports, newest findings", None),
+    bind(&[Char('2')], "2", Action::Open(Port), Everywhere, "Port: charts and all counters", None),
+    bind(&[Char('3')], "3", Action::Open(Qps), Everywhere, "QPs: the table", None),
+    bind(&[Char('4')], "4", Action::Open(Qp), Everywhere, "QP: one QP's life", None),
+    bind(&[Char('5')], "5", Action::Open(Findings), Everywhere, "Findings: what, why, how sure, what to do", None),
+    bind(&[Char('9')], "9", Action::Open(Own), Everywhere, "Self: sources, probes, drops, own cost", None),
+    bind(&[Char('?'), KeyCode::F(1)], "?", Action::Help, Everywhere, "this help", Some("help")),
+    bind(&[Char('q')], "q", Action::Quit, Everywhere, "quit (Ctrl-C too)", Some("quit")),
+];
+
+impl Binding {
+    /// The line holds in this pane and mode.
+    pub(crate) fn holds(&self, pane: PaneId, replay: bool) -> bool {
+        match self.at {
+            Where::Everywhere => true,
+            Where::In(panes) => panes.contains(&pane),
+            Where::Replay => replay,
+            Where::Live => !replay,
+        }
+    }
+}
+
+/// What a key asks for in a pane.
+pub(crate) fn action(key: KeyEvent, pane: PaneId, replay: bool) -> Option<Action> {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return match key.code {
+            Char('c') => Some(Action::Quit),
+            Char('d' | 'f') => Some(Action::PageDown),
+            Char('u' | 'b') => Some(Action::PageUp),
+            _ => None,
+        };
+    }
+    BINDINGS
+        .iter()
+        .find(|binding| binding.keys.contains(&key.code) && binding.holds(pane, replay))
+        .map(|binding| binding.action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_means_two_things_in_the_same_place() {
+        for pane in PaneId::ALL {
+            for replay in [false, true] {
+                let mut seen = Vec::new();
+                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, replay)) {
+                    for key in binding.keys {
+                        // The arrows step a replay and move columns otherwise: the table says which comes first.
+                        if !(replay && matches!(key, Left | Right)) {
+                            assert!(!seen.contains(key), "{key:?} in {pane:?}");
+                        }
+                        seen.push(*key);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn arrows_step_a_replay_and_move_columns_otherwise() {
+        let right = KeyEvent::from(Right);
+        assert_eq!(action(right, PaneId::Qps, true), Some(Action::Forward));
+        assert_eq!(action(right, PaneId::Qps, false), Some(Action::Right));
+    }
+
+    #[test]
+    fn control_c_quits_everywhere() {
+        let key = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(action(key, PaneId::Overview, false), Some(Action::Quit));
+    }
+}

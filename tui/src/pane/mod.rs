@@ -1,0 +1,224 @@
+//! The panes: one file each. A pane reads a [`Scene`], draws itself and answers keys; it knows no other pane, but may
+//! ask to open something ([`Reaction::Open`]).
+
+pub(crate) mod findings;
+pub(crate) mod overview;
+pub(crate) mod own;
+pub(crate) mod port;
+pub(crate) mod qp;
+pub(crate) mod qps;
+
+use std::sync::Arc;
+
+use collector::feed::Status;
+use collector::finding::SubjectKey;
+use collector::inventory::{PortKey, QpRef, World};
+use crossterm::event::KeyEvent;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::key::Action;
+use crate::theme::Theme;
+
+/// The panes, by the number of their tab. 6 ECN, 7 PCIe and 8 Failover keep their numbers free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PaneId {
+    /// All ports, newest findings.
+    #[default]
+    Overview,
+    /// One port.
+    Port,
+    /// All QPs.
+    Qps,
+    /// One QP.
+    Qp,
+    /// Findings.
+    Findings,
+    /// The program itself.
+    Own,
+}
+
+impl PaneId {
+    /// Every pane, in the order of the tabs.
+    pub const ALL: [Self; 6] = [Self::Overview, Self::Port, Self::Qps, Self::Qp, Self::Findings, Self::Own];
+
+    /// The number of its tab.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Overview => 1,
+            Self::Port => 2,
+            Self::Qps => 3,
+            Self::Qp => 4,
+            Self::Findings => 5,
+            Self::Own => 9,
+        }
+    }
+
+    /// The name on its tab.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Port => "Port",
+            Self::Qps => "QPs",
+            Self::Qp => "QP",
+            Self::Findings => "Findings",
+            Self::Own => "Self",
+        }
+    }
+
+    /// The pane of a name (`overview`, `qps`) or of a number.
+    #[must_use]
+    pub fn from_name(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pane| pane.title().eq_ignore_ascii_case(word) || pane.number().to_string() == word)
+    }
+}
+
+/// What a pane sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    /// The world shown.
+    pub(crate) world: &'a Arc<World>,
+    /// The producer's state.
+    pub(crate) status: &'a Status,
+    /// Changes when the world does.
+    pub(crate) generation: u64,
+    /// How things look.
+    pub(crate) theme: &'a Theme,
+}
+
+/// What can be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A port.
+    Port(PortKey),
+    /// A QP.
+    Qp(QpRef),
+    /// A finding.
+    Finding(&'static str, SubjectKey),
+}
+
+/// What a pane answers to a key or a click.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reaction {
+    /// Not for this pane.
+    Ignored,
+    /// Done.
+    Done,
+    /// Open this.
+    Open(Target),
+    /// Copy this text; the second says what it is.
+    Copy(String, &'static str),
+}
+
+/// A pane.
+pub(crate) trait Pane {
+    /// Draws itself.
+    fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer);
+
+    /// Answers a key of the table.
+    fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction;
+
+    /// Answers a click into row `row` and column `column` of its area; `again` when the row was selected already.
+    fn click(&mut self, _column: u16, _row: u16, _scene: Scene<'_>) -> Reaction {
+        Reaction::Ignored
+    }
+
+    /// Text is being typed: every key goes to [`Pane::type_key`].
+    fn typing(&self) -> bool {
+        false
+    }
+
+    /// Takes a key while text is being typed.
+    fn type_key(&mut self, _key: KeyEvent) {}
+}
+
+/// Draws a line into row `row` of an area, if it has one.
+pub(crate) fn put(buf: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
+    if row < area.height {
+        buf.set_line(area.x, area.y + row, line, area.width);
+    }
+}
+
+/// Row `row` of an area as an area; empty when there is none.
+pub(crate) fn row(area: Rect, row: u16) -> Rect {
+    Rect { y: area.y + row.min(area.height), height: u16::from(row < area.height), ..area }
+}
+
+/// What is left of an area below its first `rows` rows.
+pub(crate) fn below(area: Rect, rows: u16) -> Rect {
+    let rows = rows.min(area.height);
+    Rect { y: area.y + rows, height: area.height - rows, ..area }
+}
+
+/// A section heading over the whole width: `─ findings ─────`.
+pub(crate) fn heading(buf: &mut Buffer, area: Rect, at: u16, title: &str, theme: &Theme) {
+    let used = title.chars().count() + 4;
+    let rest = "─".repeat(usize::from(area.width).saturating_sub(used));
+    let line = Line::from(vec![
+        Span::styled("── ", theme.rule),
+        Span::styled(title.to_owned(), theme.strong),
+        Span::styled(format!(" {rest}"), theme.rule),
+    ]);
+    put(buf, area, at, &line);
+}
+
+/// Breaks a text into lines of at most `width` columns, at spaces where there are any.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let mut word = word;
+        let mut wide = Span::raw(word).width();
+        if used > 0 && used + 1 + wide > width {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        while wide > width && width > 0 {
+            // A word longer than a line is cut; nothing of it is lost.
+            let cut = word.char_indices().nth(width).map_or(word.len(), |(at, _)| at);
+            lines.push(word[..cut].to_owned());
+            word = &word[cut..];
+            wide = Span::raw(word).width();
+            if word.is_empty() {
+                break;
+            }
+        }
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += wide;
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_lines_fit_and_lose_nothing() {
+        let text = "port left ACTIVE 14:02:49.118; averyveryverylongwordthatisnoword and 64 QPs";
+        for width in 1..40 {
+            let lines = wrap(text, width);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:?}");
+            let joined: String = lines.concat().split_whitespace().collect();
+            assert_eq!(joined, text.split_whitespace().collect::<String>(), "{width}");
+        }
+    }
+
+    #[test]
+    fn panes_are_found_by_name_and_number() {
+        assert_eq!(PaneId::from_name("qps"), Some(PaneId::Qps));
+        assert_eq!(PaneId::from_name("9"), Some(PaneId::Own));
+        assert_eq!(PaneId::from_name("6"), None);
+    }
+}

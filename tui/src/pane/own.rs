@@ -1,0 +1,230 @@
+//! 9 Self: what the program sees and does not see, what it lost, what it costs.
+
+use collector::observation::Seeing;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::{Pane, Reaction, Scene, put, wrap};
+use crate::key::Action;
+use crate::number::{self, UNKNOWN};
+use crate::selection::Selection;
+
+/// The pane.
+#[derive(Default)]
+pub(crate) struct Own {
+    text: Selection,
+    lines: usize,
+}
+
+impl Pane for Own {
+    fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+        let lines = Page::of(scene, usize::from(area.width)).lines;
+        self.lines = lines.len();
+        self.text.height = usize::from(area.height);
+        self.text.top = self.text.top.min(lines.len().saturating_sub(self.text.height));
+        for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top).take(self.text.height)) {
+            put(buf, area, at, line);
+        }
+    }
+
+    fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
+        if action == Action::Copy {
+            let lines = Page::of(scene, 120).lines;
+            let lines: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
+            let text = lines.join("\n");
+            return Reaction::Copy(text, "this page");
+        }
+        if self.text.scroll(action, self.lines) { Reaction::Done } else { Reaction::Ignored }
+    }
+}
+
+/// The page being written.
+struct Page<'s> {
+    scene: Scene<'s>,
+    width: usize,
+    lines: Vec<Line<'static>>,
+}
+
+impl<'s> Page<'s> {
+    fn of(scene: Scene<'s>, width: usize) -> Self {
+        let mut page = Self { scene, width, lines: Vec::new() };
+        page.notices();
+        page.sources();
+        page.probes();
+        page.losses();
+        page.cost();
+        page
+    }
+
+    fn title(&mut self, title: &str) {
+        if !self.lines.is_empty() {
+            self.lines.push(Line::raw(""));
+        }
+        self.lines.push(Line::styled(format!(" {title}"), self.scene.theme.strong));
+    }
+
+    /// A line with a lead; the text goes on below itself.
+    fn entry(&mut self, lead: &str, lead_style: Style, text: &str, style: Style) {
+        let indent = lead.chars().count();
+        let width = self.width.saturating_sub(indent + 1).max(20);
+        for (at, part) in wrap(text, width).into_iter().enumerate() {
+            let lead = if at == 0 { lead.to_owned() } else { " ".repeat(indent) };
+            self.lines.push(Line::from(vec![Span::styled(lead, lead_style), Span::styled(part, style)]));
+        }
+    }
+
+    fn notices(&mut self) {
+        let (status, theme) = (self.scene.status, self.scene.theme);
+        if let Some(recording) = &status.recording {
+            self.title("recording");
+            let size = number::bytes(recording.bytes);
+            let text = format!(
+                "{}, {size} before compression, {} observations",
+                recording.path.display(),
+                number::grouped(recording.observations)
+            );
+            let (lead, style) =
+                if recording.stopped.is_none() { ("   running  ", theme.warning) } else { ("   ended    ", theme.dim) };
+            self.entry(lead, style, &text, theme.text);
+            if let Some(why) = &recording.stopped {
+                self.entry("            ", theme.dim, why, theme.text);
+            }
+        }
+        if !status.notices.is_empty() {
+            self.title("notices");
+            for notice in status.notices.iter().rev() {
+                self.entry("   ● ", theme.warning, notice, theme.text);
+            }
+        }
+    }
+
+    fn sources(&mut self) {
+        let (world, status, theme) = (self.scene.world, self.scene.status, self.scene.theme);
+        self.title("sources");
+        let look = |state: Seeing| match state {
+            Seeing::Ok => ("ok", theme.good),
+            Seeing::Partial => ("partial", theme.warning),
+            Seeing::Off => ("off", theme.dim),
+        };
+        for source in &status.sources {
+            let (seeing, style) = look(source.state);
+            let said = world.sources.get(source.name).map(|record| world.now.saturating_sub(record.t));
+            let said = said.map_or(String::new(), |age| format!(", said so {} ago", number::age(age)));
+            self.entry(
+                &format!("   {seeing:<8}{:<12} ", source.name),
+                style,
+                &format!("{}{said}", if source.sees.is_empty() { "nothing" } else { &source.sees }),
+                theme.text,
+            );
+            for missing in &source.missing {
+                let fix = missing.fix.as_ref().map_or(String::new(), |fix| format!(" → {fix}"));
+                let text = format!("{}: {}{fix}", missing.what, missing.reason);
+                self.entry("              – ", theme.dim, &text, theme.dim);
+            }
+        }
+        for (name, record) in &world.sources {
+            if status.sources.iter().any(|source| *source.name == **name) {
+                continue;
+            }
+            let (seeing, style) = look(record.state);
+            let age = number::age(world.now.saturating_sub(record.t));
+            let reason = record.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+            self.entry(&format!("   {seeing:<8}{name:<12} "), style, &format!("said so {age} ago{reason}"), theme.text);
+        }
+        if status.sources.is_empty() && world.sources.is_empty() {
+            self.entry("   ", theme.dim, "no source has said anything yet", theme.dim);
+        }
+    }
+
+    fn probes(&mut self) {
+        let (world, status, theme) = (self.scene.world, self.scene.status, self.scene.theme);
+        self.title("probes");
+        let Some(probes) = &world.probes else {
+            self.entry(
+                "   ",
+                theme.dim,
+                "no probe has reported: QPs are seen only as far as the kernel lists them",
+                theme.dim,
+            );
+            return;
+        };
+        let style = if probes.attached < probes.wanted { theme.warning } else { theme.good };
+        let hits = number::per_second(probes.hits_per_s);
+        let cost = number::percent(probes.cost_share);
+        let text = format!(
+            "{hits} hits/s on the data path, estimated cost {cost} of one core, {} hits in all",
+            number::known_count(probes.hits)
+        );
+        self.entry(&format!("   {}/{} attached  ", probes.attached, probes.wanted), style, &text, theme.text);
+        for (name, reason) in &probes.failed {
+            self.entry(&format!("   – {name:<24} "), theme.warning, reason, theme.text);
+        }
+        for probe in &status.probes {
+            if probes.failed.iter().any(|(name, _)| **name == *probe.name) {
+                continue;
+            }
+            let (mark, style) = match (probe.attached, probe.wanted) {
+                (true, _) => ("+", theme.good),
+                (false, true) => ("–", theme.warning),
+                (false, false) => ("–", theme.dim),
+            };
+            let at = probe.at.as_deref().unwrap_or("");
+            let reason = probe.reason.as_deref().unwrap_or("");
+            self.entry(&format!("   {mark} {:<24} ", probe.name), style, &format!("{at} {reason}"), theme.dim);
+        }
+    }
+
+    fn losses(&mut self) {
+        let (world, theme) = (self.scene.world, self.scene.theme);
+        self.title("what was lost or forgotten");
+        let mut any = false;
+        for (source, n) in world.lost.iter().filter(|(_, n)| **n > 0) {
+            any = true;
+            self.entry(
+                "   ● ",
+                theme.warning,
+                &format!("{source}: {} observations lost", number::grouped(*n)),
+                theme.text,
+            );
+        }
+        let counters: u64 = world.ports.iter().flat_map(|port| &port.sets).map(|set| set.dropped).sum();
+        for (n, what) in [
+            (world.qps.details_dropped, "QP histories dropped to make room for busier ones"),
+            (world.qps.gone_dropped, "destroyed QPs no longer remembered"),
+            (world.qp_failures.dropped, "QP failures no longer remembered"),
+            (counters, "counter readings of sets with too many counters not stored"),
+        ] {
+            if n > 0 {
+                any = true;
+                self.entry("   ● ", theme.info, &format!("{} {what}", number::grouped(n)), theme.text);
+            }
+        }
+        if !any {
+            self.entry("   ", theme.dim, "nothing", theme.dim);
+        }
+    }
+
+    fn cost(&mut self) {
+        let (world, status, theme) = (self.scene.world, self.scene.status, self.scene.theme);
+        self.title("this program");
+        let own = status.own;
+        let text = format!(
+            "cpu {} of one core, memory {}, a look every {}, {} windows of {}, {} QPs, {} with a history",
+            number::percent(own.cpu_share),
+            number::known_bytes(own.resident_bytes),
+            number::span(status.interval_ns),
+            number::grouped(world.windows),
+            number::span(world.window_ns),
+            number::grouped(world.qps.len() as u64),
+            number::grouped(world.qps.details() as u64),
+        );
+        self.entry("   ", theme.text, &text, theme.text);
+        let header = &world.header;
+        let tool = header.tool.as_deref().unwrap_or(UNKNOWN);
+        let kernel = header.kernel.as_deref().unwrap_or(UNKNOWN);
+        let node = header.host.as_deref().unwrap_or(UNKNOWN);
+        self.entry("   ", theme.text, &format!("node {node}, kernel {kernel}, observed by {tool}"), theme.dim);
+    }
+}

@@ -1,0 +1,392 @@
+//! 2 Port: charts on one time axis, and every counter with its rate, total, unit, meaning or the reason for `–`.
+
+use collector::inventory::{DeviceRecord, PortEvent, PortKey, PortRecord, World};
+use collector::observation::{Nanos, PortState};
+use collector::timeline::Series;
+use collector::timeline::arithmetic::Reading;
+use collector::timeline::counter_table::{Class, Kind, Meaning};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::{Pane, Reaction, Scene, below, heading, overview, put, row};
+use crate::health;
+use crate::key::Action;
+use crate::lane::{self, Axis, SPANS};
+use crate::number::{self, UNKNOWN};
+use crate::selection::Selection;
+use crate::table::{self, Column};
+use crate::theme::Theme;
+
+/// Cells of a lane's label.
+pub(crate) const LABEL: u16 = 24;
+
+/// What an error lane adds up.
+const ERRORS: [Meaning; 9] = [
+    Meaning::SymbolError,
+    Meaning::LinkErrorRecovery,
+    Meaning::RcvErrors,
+    Meaning::CrcErrors,
+    Meaning::IcrcErrors,
+    Meaning::PostFecErrors,
+    Meaning::RetryExceeded,
+    Meaning::RnrRetryExceeded,
+    Meaning::OperationErrors,
+];
+
+/// How a lane's values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Write {
+    Bits,
+    PerSecond,
+    Share,
+}
+
+/// The lanes: label, what they add up, how they are written.
+const LANES: [(&str, &[Meaning], Write); 6] = [
+    ("RX", &[Meaning::RxBytes], Write::Bits),
+    ("TX", &[Meaning::TxBytes], Write::Bits),
+    ("CE/s", &[Meaning::EcnMarkedRx], Write::PerSecond),
+    ("CNP/s", &[Meaning::CnpSent, Meaning::CnpHandled], Write::PerSecond),
+    ("PAUSE", &[Meaning::RxPauseDuration], Write::Share),
+    ("ERR/s", &ERRORS, Write::PerSecond),
+];
+
+const COUNTERS: [Column; 6] = [
+    table::text("COUNTER", 30, 255),
+    table::number("RATE", 11, 250),
+    table::number("TOTAL", 16, 240),
+    table::text("UNIT", 9, 40),
+    table::text("WHERE", 11, 20),
+    table::text("WHAT IT IS, OR WHY IT IS UNKNOWN", 20, 60).growing(),
+];
+
+/// The pane.
+#[derive(Default)]
+pub(crate) struct PortPane {
+    key: Option<PortKey>,
+    span: usize,
+    /// Cells the cursor stands left of now.
+    cursor: u16,
+    counters: Selection,
+    rows: usize,
+}
+
+impl PortPane {
+    /// Shows a port.
+    pub(crate) fn show(&mut self, key: PortKey) {
+        if self.key != Some(key) {
+            *self = Self { key: Some(key), span: self.span, ..Self::default() };
+        }
+    }
+
+    /// The port to show: the chosen one, else the one with the worst finding, else the first.
+    fn port<'w>(&self, world: &'w World) -> Option<&'w PortRecord> {
+        let chosen = self.key.and_then(|key| world.port(key));
+        let worst = || {
+            world.findings.iter().find_map(|finding| {
+                world.present_ports().map(|(_, port)| port).find(|port| health::concerns(world, port, finding))
+            })
+        };
+        chosen.or_else(worst).or_else(|| world.present_ports().map(|(_, port)| port).next())
+    }
+
+    fn turn(&mut self, world: &World, forward: bool) {
+        let keys: Vec<PortKey> = world.present_ports().map(|(_, port)| port.key).collect();
+        let at = self.port(world).and_then(|port| keys.iter().position(|key| *key == port.key));
+        if let Some(at) = at {
+            let next = if forward { at + 1 } else { at + keys.len() - 1 } % keys.len();
+            self.show(keys[next]);
+        }
+    }
+}
+
+impl Pane for PortPane {
+    fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+        let (world, theme) = (&**scene.world, scene.theme);
+        let Some(port) = self.port(world) else {
+            put(buf, area, 1, &Line::styled(" No port is seen here; 1 says why.", theme.dim));
+            return;
+        };
+        self.key = Some(port.key);
+        let device = world.device(port.key.device);
+        put(buf, area, 0, &title(scene, device, port));
+        put(buf, area, 1, &details(scene, device, port));
+        let charts = below(area, 2);
+        let axis = Axis::new(
+            world.now,
+            SPANS[self.span.min(SPANS.len() - 1)],
+            world.window_ns,
+            charts.width.saturating_sub(LABEL + 1),
+        );
+        self.cursor = self.cursor.min(axis.width.saturating_sub(1));
+        let used = draw_lanes(scene, charts, buf, port, &axis, self.cursor);
+        let list = below(charts, used);
+        let mut rows: Vec<(&Series, &str)> = Vec::new();
+        for set in port.sets.iter().chain(&device.sets) {
+            let place = set.bound.as_deref().unwrap_or_else(|| set.source.name());
+            rows.extend(set.series.iter().filter(|s| !s.def.is_setting()).map(|series| (series, place)));
+        }
+        self.rows = rows.len();
+        heading(buf, list, 0, &format!("{} counters", rows.len()), theme);
+        let inner = Rect { x: list.x + 1, width: list.width.saturating_sub(1), ..below(list, 1) };
+        let placed = table::fit(&COUNTERS, inner.width, 0);
+        table::draw_titles(buf, row(inner, 0), &COUNTERS, &placed, theme.title, None);
+        let lines = below(inner, 1);
+        self.counters.height = usize::from(lines.height);
+        self.counters.top = self.counters.top.min(rows.len().saturating_sub(self.counters.height));
+        let shown = rows.into_iter().skip(self.counters.top).take(self.counters.height);
+        for (at, (series, place)) in (0u16..).zip(shown) {
+            table::draw_row(buf, row(lines, at), &COUNTERS, &placed, &counter(series, place, theme));
+        }
+    }
+
+    fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
+        match action {
+            Action::Next | Action::Previous => self.turn(scene.world, action == Action::Next),
+            Action::Longer => self.span = (self.span + 1).min(SPANS.len() - 1),
+            Action::Shorter => self.span = self.span.saturating_sub(1),
+            Action::Left => self.cursor = self.cursor.saturating_add(1),
+            Action::Right => self.cursor = self.cursor.saturating_sub(1),
+            Action::Leave if self.cursor > 0 => self.cursor = 0,
+            _ if self.counters.scroll(action, self.rows) => {}
+            _ => return Reaction::Ignored,
+        }
+        Reaction::Done
+    }
+}
+
+fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -> Line<'a> {
+    let (world, theme) = (&**scene.world, scene.theme);
+    let health = health::of(world, device, port);
+    let style = match health.severity {
+        Some(severity) => theme.severity_word(severity),
+        None if health.well => theme.good,
+        None => theme.dim,
+    };
+    let mut spans = vec![
+        Span::styled(format!(" {}/{}  ", device.name, port.key.port), theme.strong),
+        Span::styled(format!(" {} ", health.word), style),
+    ];
+    if let Some(finding) = health::worst(world, port) {
+        spans.push(Span::styled(format!("  {}: {}", finding.rule, finding.summary), theme.text));
+    }
+    Line::from(spans)
+}
+
+fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -> Line<'a> {
+    let theme = scene.theme;
+    let phys = port.phys_state.as_deref().unwrap_or(UNKNOWN);
+    let mut text = format!(
+        " {} {} ({phys}) {}",
+        overview::link(scene.world, device, port),
+        port.state.name(),
+        if port.state == PortState::Active { number::link_rate(port.rate_gbps) } else { UNKNOWN.to_owned() },
+    );
+    for (label, value) in [
+        ("", port.netdevs.first().map(|netdev| &**netdev)),
+        ("bond ", port.bond.as_deref()),
+        ("", device.driver.as_deref()),
+        ("fw ", device.fw.as_deref()),
+        ("", scene.world.function_of(port).map(|pci| &**pci)),
+        ("", device.model.as_deref()),
+    ] {
+        if let Some(value) = value {
+            text.extend(["  ", label, value]);
+        }
+    }
+    for note in &port.notes {
+        text.extend(["  (", &**note, ")"]);
+    }
+    Line::styled(text, theme.dim)
+}
+
+/// Draws the charts; says how many rows they took.
+fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord, axis: &Axis, cursor: u16) -> u16 {
+    let theme = scene.theme;
+    let at = axis.width.saturating_sub(1).saturating_sub(cursor);
+    axis_line(buf, row(area, 0), scene, axis, cursor);
+    // Throughput gets the height that is left when every other lane has a row and the counters have half of the pane.
+    let small = 4 + 2;
+    let tall = ((area.height / 2).saturating_sub(small + 1) / 2).clamp(1, 4);
+    let mut y = 1;
+    for (label, meanings, write) in LANES {
+        let height = if write == Write::Bits { tall } else { 1 };
+        let place = Rect { height: height.min(area.height.saturating_sub(y)), ..row(area, y) };
+        let values = added(port, meanings, axis);
+        let most = values.iter().flatten().copied().fold(0.0, f64::max);
+        let full = match write {
+            Write::Bits if port.state == PortState::Active => port.rate_gbps.map(|gbps| gbps * 1e9 / 8.0),
+            Write::Share => Some(1e6),
+            _ => None,
+        };
+        let now = values.get(usize::from(at)).copied().flatten();
+        let style = match label {
+            "RX" => theme.receive,
+            "TX" => theme.send,
+            "ERR/s" => theme.critical,
+            _ => theme.warning,
+        };
+        let known = values.iter().any(Option::is_some);
+        let text = |value: Option<f64>| match write {
+            Write::Bits => number::bits(value),
+            Write::PerSecond => number::per_second(value),
+            Write::Share => number::percent(value.map(|us| us / 1e6)),
+        };
+        let max = if known { text(Some(most)) } else { UNKNOWN.to_owned() };
+        draw_lane(buf, place, label, &text(now), &format!("max {max}"), theme);
+        let chart = Rect { x: place.x + LABEL, width: axis.width, ..place };
+        lane::bars(buf, chart, &values, full.unwrap_or(most).max(most), style, theme.dim);
+        y += height;
+    }
+    draw_lane(buf, row(area, y), "state", port.state.name(), "", theme);
+    state_lane(buf, lane_area(row(area, y), axis), port, axis, theme);
+    y += 1;
+    draw_lane(buf, row(area, y), "events", "", "A aer Q qp", theme);
+    event_lane(buf, lane_area(row(area, y), axis), scene.world, port, axis, theme);
+    y + 1
+}
+
+/// The part of a lane's row right of its label.
+pub(crate) fn lane_area(place: Rect, axis: &Axis) -> Rect {
+    Rect { x: place.x + LABEL, width: axis.width.min(place.width.saturating_sub(LABEL)), ..place }
+}
+
+/// Draws a lane's label: name, value, and something more where there is a second row or room.
+pub(crate) fn draw_lane(buf: &mut Buffer, place: Rect, label: &str, value: &str, more: &str, theme: &Theme) {
+    let label_area = Rect { width: LABEL.saturating_sub(1).min(place.width), ..place };
+    let first = Line::from(vec![
+        Span::styled(format!(" {label:<6}"), theme.strong),
+        Span::styled(format!("{value:>6}"), theme.text),
+        Span::styled(if place.height > 1 { String::new() } else { format!("{more:>10}") }, theme.dim),
+    ]);
+    put(buf, label_area, 0, &first);
+    if place.height > 1 {
+        put(buf, label_area, 1, &Line::styled(format!("       {more}"), theme.dim));
+    }
+}
+
+/// The line above the lanes: what time the edges are, and where the cursor stands.
+pub(crate) fn axis_line(buf: &mut Buffer, place: Rect, scene: Scene<'_>, axis: &Axis, cursor: u16) {
+    let theme = scene.theme;
+    let at = axis.width.saturating_sub(1).saturating_sub(cursor);
+    let time = number::moment(scene.world, axis.time(at), false);
+    let what = if cursor == 0 { "now" } else { "at " };
+    put(buf, place, 0, &Line::from(vec![Span::styled(format!(" {what} {time}"), theme.dim)]));
+    let lane = lane_area(place, axis);
+    put(buf, lane, 0, &Line::styled("─".repeat(usize::from(lane.width)), theme.rule));
+    put(buf, lane, 0, &Line::styled(format!("{} ago ", number::span(axis.span_ns())), theme.dim));
+    if lane.height > 0 && at < lane.width {
+        buf.set_string(lane.x + at, lane.y, "▼", theme.strong);
+    }
+}
+
+/// The sum of several meanings' histories, cell by cell; unknown where none of them is known.
+fn added(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> Vec<Option<f64>> {
+    let mut sum: Vec<Option<f64>> = vec![None; usize::from(axis.width)];
+    for ring in meanings.iter().filter_map(|meaning| port.rates.get(meaning)) {
+        for (sum, value) in sum.iter_mut().zip(axis.values(ring)) {
+            *sum = match (*sum, value) {
+                (Some(a), Some(b)) => Some(a + b),
+                (one, other) => one.or(other),
+            };
+        }
+    }
+    sum
+}
+
+/// The port's state over time.
+pub(crate) fn state_lane(buf: &mut Buffer, area: Rect, port: &PortRecord, axis: &Axis, theme: &Theme) {
+    if area.height == 0 {
+        return;
+    }
+    for cell in 0..area.width {
+        let Some(state) = state_at(port, axis.time(cell)) else { continue };
+        let (symbol, style) = look(state, theme);
+        buf.set_string(area.x + cell, area.y, symbol, style);
+    }
+}
+
+fn look(state: PortState, theme: &Theme) -> (&'static str, Style) {
+    match state {
+        PortState::Active => ("━", theme.good),
+        PortState::Down => ("█", theme.critical),
+        PortState::Init | PortState::Armed => ("▒", theme.warning),
+        PortState::Unknown => ("·", theme.dim),
+    }
+}
+
+fn state_at(port: &PortRecord, t: Nanos) -> Option<PortState> {
+    let mut before = port.states.iter().rev().skip_while(|(at, _)| *at > t);
+    match before.next() {
+        Some((_, change)) => Some(change.to),
+        None if port.first_seen.0 <= t => port.states.iter().next().map_or(Some(port.state), |(_, c)| Some(c.from)),
+        None => None,
+    }
+}
+
+/// AER events, QP failures and events of the port over time, one letter each.
+pub(crate) fn event_lane(buf: &mut Buffer, area: Rect, world: &World, port: &PortRecord, axis: &Axis, theme: &Theme) {
+    if area.height == 0 {
+        return;
+    }
+    let from = axis.from();
+    let mut mark = |t: Nanos, symbol: &str, style: Style| {
+        if let Some(cell) = axis.cell(t).filter(|cell| *cell < area.width) {
+            buf.set_string(area.x + cell, area.y, symbol, style);
+        }
+    };
+    for (t, event) in port.events.since(from) {
+        match event {
+            PortEvent::Reset(_) => mark(*t, "R", theme.info),
+            PortEvent::Async(_) | PortEvent::Removed | PortEvent::Returned => mark(*t, "E", theme.warning),
+        }
+    }
+    let failed = |failure: &collector::inventory::QpFailure| {
+        failure.device == port.key.device && failure.port.is_none_or(|number| number == port.key.port)
+    };
+    for (t, _) in world.qp_failures.since(from).filter(|(_, failure)| failed(failure)) {
+        mark(*t, "Q", theme.critical);
+    }
+    let function = world.function_of(port).and_then(|pci| world.pcie.get(pci));
+    let path = function.into_iter().flat_map(|record| record.path.iter()).filter_map(|pci| world.pcie.get(pci));
+    for record in function.into_iter().chain(path) {
+        for (t, _) in record.events.since(from) {
+            mark(*t, "A", theme.warning);
+        }
+        for (t, _) in record.growth.since(from) {
+            mark(*t, "A", theme.warning);
+        }
+    }
+}
+
+fn counter<'a>(series: &'a Series, place: &'a str, theme: &Theme) -> Vec<Line<'a>> {
+    let def = series.def;
+    let moving = series.rate.is_some_and(|rate| rate > 0.0);
+    let loud = moving && def.class == Class::Error;
+    let style = if loud { theme.critical } else { theme.text };
+    let rate = if def.kind == Kind::Gauge { "gauge".to_owned() } else { number::unit_rate(def.unit, series.rate) };
+    let rate_style = if loud {
+        theme.critical
+    } else if moving {
+        theme.strong
+    } else {
+        theme.dim
+    };
+    let what = match &series.reading {
+        Reading::Unavailable(reason) => Line::styled(reason.to_string(), theme.warning),
+        Reading::Value(_) if series.saturated() => {
+            Line::styled(format!("at its ceiling: more cannot be seen. {}", def.help), theme.warning)
+        }
+        Reading::Value(_) => Line::styled(def.help, theme.dim),
+    };
+    vec![
+        Line::styled(&*series.name, style),
+        Line::styled(rate, rate_style),
+        Line::styled(number::unit_total(def.unit, series.value(), series.saturated()), style),
+        Line::styled(def.unit.name(), theme.dim),
+        Line::styled(place, theme.dim),
+        what,
+    ]
+}

@@ -1,0 +1,371 @@
+//! 4 QP: one QP's life. Its states and who moved it, its port beside it, its rate, sizes, latency, timers, peer, owner.
+
+use collector::inventory::{By, QpChange, QpDetail, QpRecord, QpRef, World};
+use collector::observation::{Histogram, Nanos, QpState};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
+use super::{Pane, Reaction, Scene, below, heading, put, row};
+use crate::key::Action;
+use crate::lane::{self, Axis, SPANS};
+use crate::number::{self, UNKNOWN};
+use crate::selection::Selection;
+use crate::theme::Theme;
+
+/// Unit of the ACK timeout: 4.096 µs · 2^timeout (IBA 9.7.6.1.3).
+const TIMEOUT_UNIT_NS: u64 = 4_096;
+
+/// The pane.
+#[derive(Default)]
+pub(crate) struct QpPane {
+    id: Option<QpRef>,
+    span: usize,
+    text: Selection,
+    lines: usize,
+}
+
+impl QpPane {
+    /// Shows a QP.
+    pub(crate) fn show(&mut self, id: QpRef) {
+        self.id = Some(id);
+        self.text = Selection::default();
+    }
+
+    /// The QP to show: the chosen one, else the one that failed last, else the busiest.
+    fn qp<'w>(&self, world: &'w World) -> Option<&'w QpRecord> {
+        if let Some(id) = self.id {
+            return world.qps.get(id);
+        }
+        let failed = world.qp_failures.last().and_then(|(_, failure)| world.qps.get(failure.id));
+        failed.or_else(|| world.qps.iter().max_by(|a, b| a.bytes.cmp(&b.bytes).then(b.qpn.cmp(&a.qpn))))
+    }
+
+    /// The next live QP of the same device, by number.
+    fn turn(&mut self, world: &World, forward: bool) {
+        let Some(now) = self.qp(world) else { return };
+        let siblings = || world.qps.iter().filter(|qp| qp.device == now.device);
+        let next = if forward {
+            siblings().filter(|qp| qp.qpn > now.qpn).min_by_key(|qp| qp.qpn)
+        } else {
+            siblings().filter(|qp| qp.qpn < now.qpn).max_by_key(|qp| qp.qpn)
+        };
+        if let Some(next) = next {
+            self.show(next.id);
+        }
+    }
+}
+
+impl Pane for QpPane {
+    fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+        let (world, theme) = (&**scene.world, scene.theme);
+        let Some(qp) = self.qp(world) else {
+            let why = if self.id.is_some() { "this QP is gone and no longer remembered" } else { "no QP is seen here" };
+            put(buf, area, 1, &Line::styled(format!(" {why}; 3 lists those that are"), theme.dim));
+            return;
+        };
+        self.id = Some(qp.id);
+        for (at, line) in (0u16..).zip(title(scene, qp)) {
+            put(buf, area, at, &line);
+        }
+        let lanes = below(area, 2);
+        let width = lanes.width.saturating_sub(LABEL + 1);
+        let axis = Axis::new(world.now, SPANS[self.span.min(SPANS.len() - 1)], world.window_ns, width);
+        axis_line(buf, row(lanes, 0), scene, &axis, 0);
+        draw_lane(buf, row(lanes, 1), "state", qp.state.name(), "", theme);
+        qp_lane(buf, lane_area(row(lanes, 1), &axis), qp, &axis, theme);
+        let port = qp
+            .port
+            .map(u32::from)
+            .and_then(|number| world.ports_of(qp.device).find(|port| port.key.port == number))
+            .or_else(|| world.ports_of(qp.device).next());
+        if let Some(port) = port {
+            draw_lane(buf, row(lanes, 2), "port", port.state.name(), "", theme);
+            state_lane(buf, lane_area(row(lanes, 2), &axis), port, &axis, theme);
+            draw_lane(buf, row(lanes, 3), "events", "", "A aer Q qp", theme);
+            event_lane(buf, lane_area(row(lanes, 3), &axis), world, port, &axis, theme);
+        }
+        let rate = Rect { height: 2.min(lanes.height.saturating_sub(4)), ..row(lanes, 4) };
+        let values = qp.detail.as_ref().map_or_else(Vec::new, |detail| axis.values(&detail.rates));
+        let most = values.iter().flatten().copied().fold(0.0, f64::max);
+        let max = if values.iter().any(Option::is_some) { number::bits(Some(most)) } else { UNKNOWN.to_owned() };
+        draw_lane(buf, rate, "TX", &number::bits(world.qps.rate_now(qp)), &format!("max {max}"), theme);
+        lane::bars(buf, lane_area(rate, &axis), &values, most, theme.send, theme.dim);
+
+        let rest = below(lanes, 6);
+        heading(buf, rest, 0, "changes, timers, sizes, latency", theme);
+        let body = below(rest, 1);
+        let wide = body.width >= 100;
+        let half = if wide { body.width * 11 / 20 } else { body.width };
+        let mut left = changes(scene, qp);
+        left.push(Line::raw(""));
+        left.extend(timers(qp, theme));
+        let right = histograms(qp, usize::from(if wide { body.width - half } else { body.width }), theme);
+        if !wide {
+            left.push(Line::raw(""));
+            left.extend(right.iter().cloned());
+        }
+        self.lines = left.len().max(right.len());
+        self.text.height = usize::from(body.height);
+        self.text.top = self.text.top.min(self.lines.saturating_sub(self.text.height));
+        let column = |buf: &mut Buffer, area: Rect, lines: &[Line<'_>]| {
+            for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top)) {
+                put(buf, area, at, line);
+            }
+        };
+        column(buf, Rect { width: half.saturating_sub(u16::from(wide)), ..body }, &left);
+        if wide {
+            column(buf, Rect { x: body.x + half, width: body.width - half, ..body }, &right);
+        }
+    }
+
+    fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
+        match action {
+            Action::Next | Action::Previous => self.turn(scene.world, action == Action::Next),
+            Action::Longer => self.span = (self.span + 1).min(SPANS.len() - 1),
+            Action::Shorter => self.span = self.span.saturating_sub(1),
+            _ if self.text.scroll(action, self.lines) => {}
+            _ => return Reaction::Ignored,
+        }
+        Reaction::Done
+    }
+}
+
+fn state_style(state: QpState, theme: &Theme) -> Style {
+    match state {
+        QpState::Rts => theme.good,
+        QpState::Err => theme.critical,
+        QpState::Sqd | QpState::Sqe => theme.warning,
+        _ => theme.dim,
+    }
+}
+
+fn title<'a>(scene: Scene<'a>, qp: &'a QpRecord) -> [Line<'a>; 2] {
+    let (world, theme) = (&**scene.world, scene.theme);
+    let known = |text: Option<&str>| text.unwrap_or(UNKNOWN).to_owned();
+    let number = |n: Option<u32>| n.map_or_else(|| UNKNOWN.to_owned(), |n| n.to_string());
+    let gone = qp.destroyed.map_or(String::new(), |at| format!("  destroyed {}", number::moment(world, at, true)));
+    let age = number::age(qp.destroyed.unwrap_or(world.now).saturating_sub(qp.since));
+    let first = Line::from(vec![
+        Span::styled(format!(" {} QP {}  ", world.device(qp.device).name, qp.qpn), theme.strong),
+        Span::styled(format!(" {} ", qp.state.name()), state_style(qp.state, theme)),
+        Span::styled(format!("  {}", known(qp.qp_type.as_deref())), theme.text),
+        Span::styled(format!("  lives {}{age}", if qp.created { "" } else { ">" }), theme.text),
+        Span::styled(gone, theme.warning),
+    ]);
+    let second = Line::styled(
+        format!(
+            " owner {} pid {}{}   peer {} QP {}",
+            known(qp.comm.as_deref()),
+            number(qp.pid),
+            qp.container.as_deref().map_or(String::new(), |container| format!(" container {container}")),
+            known(qp.remote_gid.as_deref()),
+            number(qp.remote_qpn),
+        ),
+        theme.dim,
+    );
+    [first, second]
+}
+
+/// The state at a time, from the changes seen.
+fn state_at(qp: &QpRecord, t: Nanos) -> Option<QpState> {
+    if t < qp.since || qp.destroyed.is_some_and(|at| t > at) {
+        return None;
+    }
+    let Some(detail) = &qp.detail else { return Some(qp.state) };
+    let moved = |change: &QpChange| change.errno.is_none();
+    let before = detail.changes.iter().rev().find(|(at, change)| *at <= t && moved(change));
+    match before {
+        Some((_, change)) => change.to,
+        None => match detail.changes.iter().find(|(_, change)| moved(change)) {
+            Some((_, first)) => first.from,
+            None => Some(qp.state),
+        },
+    }
+}
+
+/// The QP's state over time; the names of states stand where they begin.
+fn qp_lane(buf: &mut Buffer, area: Rect, qp: &QpRecord, axis: &Axis, theme: &Theme) {
+    if area.height == 0 {
+        return;
+    }
+    for cell in 0..area.width {
+        let Some(state) = state_at(qp, axis.time(cell)) else { continue };
+        let symbol = match state {
+            QpState::Rts => "━",
+            QpState::Err | QpState::Sqe => "█",
+            QpState::Unknown => "·",
+            _ => "─",
+        };
+        buf.set_string(area.x + cell, area.y, symbol, state_style(state, theme));
+    }
+    let Some(detail) = &qp.detail else { return };
+    for (t, change) in detail.changes.iter().filter(|(_, change)| change.errno.is_none()) {
+        let (Some(to), Some(cell)) = (change.to, axis.cell(*t)) else { continue };
+        let room = usize::from(area.width.saturating_sub(cell));
+        if cell < area.width {
+            buf.set_stringn(area.x + cell, area.y, to.name(), room, state_style(to, theme));
+        }
+    }
+}
+
+fn changes<'a>(scene: Scene<'a>, qp: &'a QpRecord) -> Vec<Line<'a>> {
+    let (world, theme) = (&**scene.world, scene.theme);
+    let Some(detail) = qp.detail.as_ref().filter(|detail| !detail.changes.is_empty()) else {
+        return vec![Line::styled(" no change of state was seen", theme.dim)];
+    };
+    let mut lines = Vec::new();
+    if detail.changes.dropped > 0 {
+        lines.push(Line::styled(format!(" {} earlier changes forgotten", detail.changes.dropped), theme.dim));
+    }
+    let mut before: Option<Nanos> = None;
+    for (t, change) in detail.changes.iter() {
+        let name = |state: Option<QpState>| state.map_or(UNKNOWN, QpState::name);
+        let to = if change.by == By::Destroy { "gone" } else { name(change.to) };
+        let after = before.map_or(String::new(), |before| format!("+{}", number::short_time(t.saturating_sub(before))));
+        let style = change.to.map_or(theme.dim, |to| state_style(to, theme));
+        let who = match (change.by, change.to) {
+            (By::Create, _) => "created by its process",
+            (By::Modify, Some(QpState::Err)) => "the process asked for it",
+            (By::Modify, Some(QpState::Sqd)) => "the process drains it",
+            (By::Modify, _) => "modify_qp",
+            (By::Destroy, _) => "destroyed",
+            (By::Found, Some(QpState::Err)) => "nobody asked for it",
+            (By::Found, _) => "found so",
+        };
+        let errno = change.errno.map_or(String::new(), |errno| format!(" FAILED errno {errno}"));
+        lines.push(Line::from(vec![
+            Span::styled(format!(" {} {after:>9}  ", number::moment(world, *t, true)), theme.dim),
+            Span::styled(format!("{:>5} → {to:<5}", name(change.from)), style),
+            Span::styled(format!("  {who}"), theme.text),
+            Span::styled(errno, theme.warning),
+        ]));
+        before = Some(*t);
+    }
+    lines
+}
+
+/// The time after which a QP that gets no answer gives up, ns: every try waits for the timeout at least once, at most
+/// four times (IBA 9.7.6.1.3). `None` when a timer is not known, or the timeout is 0, which means for ever.
+fn retry_window(qp: &QpRecord) -> Option<(u64, u64)> {
+    let exponent = u32::from(qp.timeout.filter(|timeout| (1..32).contains(timeout))?);
+    let least = TIMEOUT_UNIT_NS.checked_shl(exponent)?.checked_mul(u64::from(qp.retry_cnt?) + 1)?;
+    Some((least, least.saturating_mul(4)))
+}
+
+fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
+    let number = |n: Option<u8>| n.map_or_else(|| UNKNOWN.to_owned(), |n| n.to_string());
+    let timeout = match qp.timeout {
+        None => UNKNOWN.to_owned(),
+        Some(0) => "0 (for ever)".to_owned(),
+        Some(n) => format!("{n} = {}", number::short_time(TIMEOUT_UNIT_NS.checked_shl(n.into()).unwrap_or(u64::MAX))),
+    };
+    let rnr = if qp.rnr_retry == Some(7) { "7 (for ever)".to_owned() } else { number(qp.rnr_retry) };
+    let mtu = qp.detail.as_ref().and_then(|detail| detail.path_mtu);
+    let survives = match (qp.timeout, retry_window(qp)) {
+        (Some(0), _) => "never gives up on a silent path".to_owned(),
+        (_, None) => format!("could survive {UNKNOWN} of silence (timers not known)"),
+        (_, Some((least, most))) => format!(
+            "could survive at least {} of silence, at most {}",
+            number::short_time(least),
+            number::short_time(most)
+        ),
+    };
+    vec![
+        Line::styled(format!(" timeout {timeout}   retries {}   RNR retries {rnr}", number(qp.retry_cnt)), theme.text),
+        Line::styled(format!(" path MTU {}", number::known_bytes(mtu.map(u64::from))), theme.text),
+        Line::styled(format!(" {survives}"), theme.strong),
+    ]
+}
+
+fn histograms<'a>(qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
+    let traced = qp.stats_t.is_some();
+    let mut lines = vec![Line::styled(
+        if traced {
+            format!(
+                " {} posts, {} work requests, {}, {} errors",
+                number::count(qp.posts),
+                number::count(qp.wrs),
+                number::bytes(qp.bytes),
+                number::known_count(qp.errors)
+            )
+        } else {
+            " not traced: no numbers (9 says why)".to_owned()
+        },
+        theme.text,
+    )];
+    let Some(detail) = &qp.detail else { return lines };
+    for (name, n) in &detail.errors {
+        lines.push(Line::styled(format!("   {name} {}", number::count(*n)), theme.critical));
+    }
+    let opcodes: Vec<String> = detail.opcodes.iter().map(|(name, n)| format!("{name} {}", number::count(*n))).collect();
+    if !opcodes.is_empty() {
+        lines.push(Line::styled(format!(" {}", opcodes.join("  ")), theme.dim));
+    }
+    blind(detail, &mut lines, theme);
+    histogram("message size", detail.size_log2.as_ref(), number::bytes, width, theme, &mut lines);
+    histogram("post-to-poll latency", detail.latency_log2_ns.as_ref(), number::short_time, width, theme, &mut lines);
+    lines
+}
+
+fn blind(detail: &QpDetail, lines: &mut Vec<Line<'_>>, theme: &Theme) {
+    if let Some(ns) = detail.sampled_ns {
+        lines.push(Line::styled(format!(" watched for {} in all", number::short_time(ns)), theme.dim));
+    }
+    if detail.truncated > 0 {
+        let n = number::count(detail.truncated);
+        lines.push(Line::styled(format!(" {n} work requests more in lists too long to walk"), theme.warning));
+    }
+}
+
+fn histogram(
+    name: &str,
+    histogram: Option<&Histogram>,
+    write: fn(u64) -> String,
+    width: usize,
+    theme: &Theme,
+    lines: &mut Vec<Line<'_>>,
+) {
+    let Some(histogram) = histogram else {
+        lines.push(Line::styled(format!(" {name}: {UNKNOWN}"), theme.dim));
+        return;
+    };
+    let bound = |q: f64| histogram.quantile_bound(q).map_or_else(|| UNKNOWN.to_owned(), |n| format!("<{}", write(n)));
+    lines.push(Line::from(vec![
+        Span::styled(format!(" {name}"), theme.strong),
+        Span::styled(format!("  p50 {}  p99 {}", bound(0.5), bound(0.99)), theme.text),
+    ]));
+    let first = histogram.0.iter().position(|n| *n > 0).unwrap_or(0);
+    let last = histogram.0.iter().rposition(|n| *n > 0).unwrap_or(0);
+    let most = histogram.0.iter().copied().max().unwrap_or(0).max(1);
+    for (bucket, n) in histogram.0.iter().enumerate().take(last + 1).skip(first) {
+        let from = u32::try_from(bucket).ok().and_then(|bucket| 1u64.checked_shl(bucket)).unwrap_or(u64::MAX);
+        let from = if bucket == 0 { 0 } else { from };
+        let bar = lane::bar(*n as f64 / most as f64, width.saturating_sub(24).clamp(4, 40));
+        lines.push(Line::from(vec![
+            Span::styled(format!(" {:>9} ", write(from)), theme.dim),
+            Span::styled(bar, theme.send),
+            Span::styled(format!(" {:>6}", number::count(*n)), theme.text),
+        ]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn the_retry_window_is_what_the_timers_say() {
+        let world = sample::healthy();
+        let mut qp = world.qps.iter().next().unwrap().clone();
+        (qp.timeout, qp.retry_cnt) = (Some(14), Some(7));
+        assert_eq!(retry_window(&qp).unwrap().0, 536_870_912);
+        qp.timeout = Some(0);
+        assert_eq!(retry_window(&qp), None);
+        qp.timeout = None;
+        assert_eq!(retry_window(&qp), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! Every pane at three sizes, of a calm node and of one with a fault.
+
+use std::sync::Arc;
+
+use collector::feed::{Mode, Status};
+use collector::inventory::World;
+use collector::observation::recording::Header;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use crate::app::App;
+use crate::pane::PaneId;
+use crate::sample;
+use crate::screen::ScreenOptions;
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+
+fn screen(feed: collector::feed::Feed, options: ScreenOptions, size: (u16, u16)) -> String {
+    let mut app = App::new(feed, options, true);
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+    terminal.draw(|frame| app.draw(frame.area(), frame.buffer_mut(), 1)).unwrap();
+    terminal.backend().to_string()
+}
+
+fn panes(name: &str, world: &Arc<World>) {
+    for pane in PaneId::ALL {
+        for size in SIZES {
+            let feed = sample::feed(world.clone(), Mode::Live);
+            let options = ScreenOptions { first: pane, ..ScreenOptions::default() };
+            let text = screen(feed, options, size);
+            insta::assert_snapshot!(format!("{name}_{}_{}x{}", pane.title(), size.0, size.1), text);
+        }
+    }
+}
+
+#[test]
+fn a_calm_node_is_calm() {
+    panes("calm", &sample::healthy());
+}
+
+#[test]
+fn a_fault_is_named_where_it_is_looked_for() {
+    panes("fault", &sample::faulty());
+}
+
+#[test]
+fn without_a_port_the_reasons_stand_there_instead_of_a_table() {
+    let world = Arc::new(World::new(Header::new()));
+    let feed = collector::feed::Feed::new(world.clone(), Status::new(Mode::Live));
+    let status = Status {
+        banner: Some("no RDMA subsystem: the module ib_core is not loaded".to_owned()),
+        ..sample::Node::status(Mode::Live)
+    };
+    feed.publish(world, status);
+    insta::assert_snapshot!("no_port_80x24", screen(feed, ScreenOptions::default(), (80, 24)));
+}
+
+#[test]
+fn with_ascii_nothing_else_is_on_the_screen() {
+    for pane in PaneId::ALL {
+        let options = ScreenOptions { first: pane, ascii: true, ..ScreenOptions::default() };
+        let text = screen(sample::feed(sample::faulty(), Mode::Live), options, (120, 40));
+        assert!(text.is_ascii(), "{pane:?}: {text}");
+    }
+}
