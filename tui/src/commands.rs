@@ -22,10 +22,10 @@ use collector::sim::{Simulator, scenarios};
 use collector::sink::Sink;
 use collector::sink::findings::{FindingLines, line};
 use collector::sink::recording::{Recording, RecordingOptions};
+use rdmascope::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
 use crate::config::{self, Config};
-use crate::screen::{self, ScreenOptions};
 
 /// Runs what was asked.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -111,7 +111,7 @@ fn show(
     spawn: impl FnOnce() -> std::io::Result<std::thread::JoinHandle<()>>,
 ) -> anyhow::Result<ExitCode> {
     let producer = spawn().context("cannot start the collector thread")?;
-    let shown = screen::run(feed.clone(), options(config));
+    let shown = rdmascope::run(feed.clone(), options(config));
     feed.send(collector::feed::Command::Stop);
     // The producer looks at its commands at least every 50 ms; a source stuck in a read must not hold the exit.
     let deadline = Instant::now() + Duration::from_secs(2);
@@ -123,9 +123,9 @@ fn show(
 
 fn options(config: &Config) -> ScreenOptions {
     let color = match config.color {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        When::Always => ColorChoice::Always,
+        When::Never => ColorChoice::Never,
+        When::Auto => ColorChoice::Auto,
     };
     ScreenOptions { color, ascii: config.ascii, ..ScreenOptions::default() }
 }

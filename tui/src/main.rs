@@ -3,7 +3,6 @@
 mod args;
 mod commands;
 mod config;
-mod screen;
 
 use std::process::ExitCode;
 
