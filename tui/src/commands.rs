@@ -22,7 +22,7 @@ use collector::sim::{Simulator, scenarios};
 use collector::sink::Sink;
 use collector::sink::findings::{FindingLines, line};
 use collector::sink::recording::{Recording, RecordingOptions};
-use rdmascope::{ColorChoice, ScreenOptions};
+use rdmascope_screens::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
 use crate::config::{self, Config};
@@ -111,7 +111,7 @@ fn show(
     spawn: impl FnOnce() -> std::io::Result<std::thread::JoinHandle<()>>,
 ) -> anyhow::Result<ExitCode> {
     let producer = spawn().context("cannot start the collector thread")?;
-    let shown = rdmascope::run(feed.clone(), options(config));
+    let shown = rdmascope_screens::run(feed.clone(), options(config));
     feed.send(collector::feed::Command::Stop);
     // The producer looks at its commands at least every 50 ms; a source stuck in a read must not hold the exit.
     let deadline = Instant::now() + Duration::from_secs(2);
