@@ -155,6 +155,9 @@ impl Engine {
         for port in &mut self.world.ports {
             Arc::make_mut(port).close_window(at, window_s, tracing);
         }
+        for device in self.world.devices.iter_mut().filter(|device| !device.sets.is_empty()) {
+            Arc::make_mut(device).sets.iter_mut().flat_map(|set| &mut set.series).for_each(|series| series.expire(at));
+        }
         self.push_qp_rates(at, tracing);
         for rule in rule::all() {
             self.ask_rule(*rule);
@@ -225,6 +228,7 @@ impl Engine {
         let mut findings: Vec<Arc<Finding>> = self.book.all_raised().cloned().collect();
         findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.first_t.cmp(&a.first_t)).then(a.rule.cmp(b.rule)));
         self.world.findings = findings;
+        self.world.findings_dropped = self.book.overflow;
         self.world.cleared = self.book.cleared().iter().rev().cloned().collect();
     }
 

@@ -15,16 +15,23 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    let failed = failure(matches!(cli.command, Some(args::Command::Check(_))));
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("rdmascope: {}", one_line(&format!("{error:#}")));
-            ExitCode::from(2)
+            failed
         }
     }
 }
 
-/// Help and version are answers; anything else is one line on standard error and exit code 2.
+/// What a command that could not be carried out exits with: 2; `check` exits with 3 (unknown), for its 2 says that the
+/// node is in a critical state, and a typing mistake must not drain a node.
+fn failure(check: bool) -> ExitCode {
+    ExitCode::from(if check { 3 } else { 2 })
+}
+
+/// Help and version are answers; anything else is one line on standard error and a failure.
 fn usage(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return match error.print() {
@@ -38,7 +45,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
     eprintln!("rdmascope: {first}{tip}; see rdmascope --help");
-    ExitCode::from(2)
+    failure(std::env::args_os().skip(1).any(|word| word == "check"))
 }
 
 fn one_line(text: &str) -> String {

@@ -210,6 +210,9 @@ fn notes(world: &World) -> Vec<String> {
     for (device, _) in vfs.iter().filter(|(_, parent)| parent.is_none()) {
         notes.push(format!("{} is a VF (PF not visible)", device.name));
     }
+    if world.findings_dropped > 0 {
+        notes.push(format!("{} further findings were only counted: too many of one rule", world.findings_dropped));
+    }
     for (name, source) in &world.sources {
         if let Some(reason) = &source.reason {
             notes.push(format!("{name}: {reason}"));

@@ -111,6 +111,8 @@ pub struct World {
     pub findings: Vec<Arc<Finding>>,
     /// Findings cleared recently, newest first.
     pub cleared: Vec<Arc<Finding>>,
+    /// Times a rule had so many raised findings that a further one was only counted.
+    pub findings_dropped: u64,
 }
 
 /// A source as the world knows it.
@@ -194,6 +196,7 @@ impl World {
             bonds: BTreeMap::new(),
             findings: Vec::new(),
             cleared: Vec::new(),
+            findings_dropped: 0,
         }
     }
 

@@ -323,12 +323,12 @@ impl PortRecord {
         for (s, set) in self.sets.iter_mut().enumerate() {
             for (c, series) in set.series.iter_mut().enumerate() {
                 let rate = series.close_window();
+                series.expire(now);
                 if series.def.meaning.is_some()
                     && let (Ok(s), Ok(c)) = (u16::try_from(s), u16::try_from(c))
                 {
                     // A window without a reading shows the last rate for as long as the reading is fresh.
-                    let held = series.rate.filter(|_| now.saturating_sub(series.t) < 3_000_000_000);
-                    rates.insert((s, c), rate.or(held));
+                    rates.insert((s, c), rate.or(series.rate));
                 }
             }
         }

@@ -9,6 +9,8 @@ use crate::observation::Nanos;
 
 /// Changes that are kept per counter. A counter that never moves keeps none.
 const MAX_CHANGES: usize = 96;
+/// A reading is fresh for at least this long, ns.
+const FRESH_NS: Nanos = 3_000_000_000;
 
 /// One counter over time.
 #[derive(Debug, Clone)]
@@ -28,6 +30,8 @@ pub struct Series {
     /// The value and time of the last reading that was a value, and the start of the unbroken run it ends.
     run: Option<Run>,
     changes: VecDeque<Change>,
+    /// Time between the last two readings, ns.
+    dt: Nanos,
     /// Growth since the open window began, and the time that growth covers.
     window: WindowSum,
 }
@@ -76,6 +80,7 @@ impl Series {
             rate: None,
             run: None,
             changes: VecDeque::new(),
+            dt: 0,
             window: WindowSum::default(),
         }
     }
@@ -117,6 +122,7 @@ impl Series {
         };
         let delta = if set_reset { Delta::Reset } else { delta(self.def, run.value, value) };
         let dt = t - run.t;
+        self.dt = dt;
         self.delta = delta;
         let from = match delta.value() {
             Some(growth) => {
@@ -177,6 +183,15 @@ impl Series {
     #[must_use]
     pub fn known_since(&self) -> Option<Nanos> {
         self.run.map(|run| run.from)
+    }
+
+    /// Forgets a rate whose readings have stopped: what was true three readings (and at least three seconds) ago says
+    /// nothing of now.
+    pub fn expire(&mut self, now: Nanos) {
+        if self.rate.is_some() && now.saturating_sub(self.t) > FRESH_NS.max(self.dt.saturating_mul(3)) {
+            self.rate = None;
+            self.delta = Delta::Unknown;
+        }
     }
 
     /// Closes the window: growth per second within it, `None` when no reading fell into it or a delta was lost.
