@@ -253,7 +253,10 @@ impl Running {
         let t = self.last_t;
         self.qps.sweep(&mut self.maps, t, emit);
         self.sweeps += 1;
-        if self.sweeps % REAP_SWEEPS == 0 && (!destroy_seen || self.sweeps % (REAP_SWEEPS * 6) == 0) && own_pids() {
+        if self.sweeps.is_multiple_of(REAP_SWEEPS)
+            && (!destroy_seen || self.sweeps.is_multiple_of(REAP_SWEEPS * 6))
+            && own_pids()
+        {
             self.qps.reap(&mut self.maps, t, &|pid| !Path::new("/proc").join(pid.to_string()).exists(), emit);
         }
         // What cannot be read stays what it was.
@@ -270,7 +273,7 @@ impl Running {
 }
 
 /// The process ids the kernel gives the programs are those of this process's `/proc`: inode 4026531836 is the first pid
-/// namespace (include/linux/proc_ns.h).
+/// namespace (`include/linux/proc_ns.h`).
 fn own_pids() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
