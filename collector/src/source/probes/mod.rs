@@ -143,6 +143,10 @@ impl Probes {
         } else if probes.running.is_none() {
             let reason = probes.attached.reports.iter().find_map(|report| report.reason.clone());
             probes.attached.no_post_send(true, reason.unwrap_or_else(|| "the programs could not be loaded".to_owned()));
+        } else {
+            probes
+                .attached
+                .no_post_send(true, "the child process has not told the providers' operations yet".to_owned());
         }
         probes
     }
