@@ -57,6 +57,9 @@ const FUNCTIONS: [Function; 7] = [
     Function { name: "ib_uverbs_qp_event_handler", module: "ib_uverbs", entry: Some("async_event"), returns: None },
 ];
 
+/// Exists while `ib_core` is loaded.
+const RDMA_CORE: &str = "/sys/module/ib_core";
+
 /// The name of the destroy probe's report: without it, QPs that are reused at once cannot be told apart.
 pub(super) const DESTROY: &str = "ib_destroy_qp_user";
 /// The name of the data-path probe's reports.
@@ -75,6 +78,8 @@ pub(super) struct Attached {
     places: HashSet<((u32, u32), u64, u64)>,
     data_links: Vec<UProbeLinkId>,
     data_path_seen: bool,
+    /// `ib_core` was not loaded when the offsets were read.
+    without_rdma: bool,
 }
 
 impl Attached {
@@ -96,10 +101,12 @@ impl Attached {
             places: HashSet::new(),
             data_links: Vec::new(),
             data_path_seen: false,
+            without_rdma: false,
         };
         let loaded = load(&config);
         let failed = loaded.as_ref().err().cloned();
         attached.ebpf = loaded.ok();
+        attached.without_rdma = !Path::new(RDMA_CORE).exists();
         for function in &FUNCTIONS {
             let result = match (&failed, &fields) {
                 (Some(reason), _) | (None, Err(reason)) => Err(reason.clone()),
@@ -118,6 +125,32 @@ impl Attached {
     /// The maps.
     pub(super) fn ebpf(&mut self) -> Option<&mut Ebpf> {
         self.ebpf.as_mut()
+    }
+
+    /// `ib_core` has been loaded since: everything has to be loaded again, with its offsets.
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.without_rdma && Path::new(RDMA_CORE).exists()
+    }
+
+    /// Attaches what failed because its module was not loaded and now is. Returns whether there was something.
+    pub(super) fn catch_up(&mut self) -> bool {
+        let late: Vec<&Function> = FUNCTIONS
+            .iter()
+            .filter(|function| !self.has(function.name))
+            .filter(|function| {
+                let reason = not_loaded(function);
+                self.reports
+                    .iter()
+                    .any(|report| report.name == function.name && report.reason.as_ref() == Some(&reason))
+            })
+            .filter(|function| Path::new("/sys/module").join(function.module).exists())
+            .collect();
+        for function in &late {
+            self.reports.retain(|report| report.name != function.name);
+            let result = self.function(function);
+            self.report(function.name, format!("{}:{}", function.module, function.name), result);
+        }
+        !late.is_empty()
     }
 
     /// A probe of this name is attached.
@@ -192,9 +225,7 @@ impl Attached {
         // The return first: an entry without its return would leave something behind for each call.
         for program in [function.returns, function.entry].into_iter().flatten() {
             self.kprobe(program, function.name).map_err(|error| match reason::errno(&error) {
-                Some(2 | 22 | 99) if !Path::new("/sys/module").join(function.module).exists() => {
-                    format!("the module {} is not loaded", function.module)
-                }
+                Some(2 | 22 | 99) if !Path::new("/sys/module").join(function.module).exists() => not_loaded(function),
                 Some(2 | 99) => format!("this kernel has no function {}", function.name),
                 _ => why(&error),
             })?;
@@ -239,6 +270,10 @@ impl Attached {
         let program = self.ebpf.as_mut().and_then(|ebpf| ebpf.program_mut(name)).ok_or(ProgramError::NotLoaded)?;
         P::try_from(program)
     }
+}
+
+fn not_loaded(function: &Function) -> String {
+    format!("the module {} is not loaded", function.module)
 }
 
 /// An error in words. A refusal by the verifier is a refusal of the program, whatever its error code says.

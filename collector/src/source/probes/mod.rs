@@ -83,6 +83,8 @@ pub struct Probes {
     attached: Attached,
     /// `None` when nothing could be loaded.
     running: Option<Running>,
+    options: ProbeOptions,
+    /// The data-path probe is wanted.
     data_path: bool,
     due: Nanos,
     changed: bool,
@@ -110,6 +112,15 @@ impl Probes {
     /// at most.
     #[must_use]
     pub fn start(options: &ProbeOptions) -> Self {
+        let mut probes = Self::load(options);
+        if probes.data_path && probes.running.is_some() {
+            probes.attach(verbs::operations(verbs::TIMEOUT));
+        }
+        probes
+    }
+
+    /// Loads and attaches all but the data path, whose places are not known yet.
+    fn load(options: &ProbeOptions) -> Self {
         let wanted = options.data_path && options.budget != Budget::Share(0.0);
         let mut attached = Attached::new(options.max_qps);
         let running = Running::new(&mut attached, options);
@@ -123,17 +134,33 @@ impl Probes {
                 None
             }
         };
-        let mut probes = Self { attached, running, data_path: wanted, due: 0, changed: true, operations: None };
+        let options = options.clone();
+        let mut probes =
+            Self { attached, running, options, data_path: wanted, due: 0, changed: true, operations: None };
         if !wanted {
-            let reason = if options.data_path { "switched off by a probe budget of 0" } else { "switched off" };
+            let reason = if probes.options.data_path { "switched off by a probe budget of 0" } else { "switched off" };
             probes.attached.no_post_send(false, reason.to_owned());
         } else if probes.running.is_none() {
             let reason = probes.attached.reports.iter().find_map(|report| report.reason.clone());
             probes.attached.no_post_send(true, reason.unwrap_or_else(|| "the programs could not be loaded".to_owned()));
         } else {
-            probes.attach(verbs::operations(verbs::TIMEOUT));
+            probes
+                .attached
+                .no_post_send(true, "the child process has not told the providers' operations yet".to_owned());
         }
         probes
+    }
+
+    /// Modules that were loaded after the start bring what could not be attached before.
+    fn catch_up(&mut self) {
+        if self.attached.is_overtaken() {
+            // Without `ib_core` there were no QPs, so nothing that is known is lost.
+            *self = Self::load(&self.options);
+            self.refresh();
+        } else if self.attached.catch_up() {
+            self.changed = true;
+            self.refresh();
+        }
     }
 
     /// Asks for the providers' operations again, in the background: call it when a device appears. What is new is
@@ -253,7 +280,10 @@ impl Running {
         let t = self.last_t;
         self.qps.sweep(&mut self.maps, t, emit);
         self.sweeps += 1;
-        if self.sweeps % REAP_SWEEPS == 0 && (!destroy_seen || self.sweeps % (REAP_SWEEPS * 6) == 0) && own_pids() {
+        if self.sweeps.is_multiple_of(REAP_SWEEPS)
+            && (!destroy_seen || self.sweeps.is_multiple_of(REAP_SWEEPS * 6))
+            && own_pids()
+        {
             self.qps.reap(&mut self.maps, t, &|pid| !Path::new("/proc").join(pid.to_string()).exists(), emit);
         }
         // What cannot be read stays what it was.
@@ -270,7 +300,7 @@ impl Running {
 }
 
 /// The process ids the kernel gives the programs are those of this process's `/proc`: inode 4026531836 is the first pid
-/// namespace (include/linux/proc_ns.h).
+/// namespace (`include/linux/proc_ns.h`).
 fn own_pids() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
@@ -330,6 +360,9 @@ impl Source for Probes {
             }
             Some(Err(TryRecvError::Disconnected)) => self.operations = None,
             Some(Err(TryRecvError::Empty)) | None => {}
+        }
+        if now >= self.due {
+            self.catch_up();
         }
         let destroy_seen = self.attached.has(DESTROY);
         let mut new_device = false;

@@ -4,7 +4,7 @@ use collector_ebpf::slot::OPCODES;
 
 use crate::observation::AerSeverity;
 
-/// `enum ib_qp_type` (include/rdma/ib_verbs.h).
+/// `enum ib_qp_type` (`include/rdma/ib_verbs.h`).
 pub(super) fn qp_type(code: u32) -> Option<&'static str> {
     Some(match code {
         0 => "SMI",

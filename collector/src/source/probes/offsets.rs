@@ -50,14 +50,17 @@ pub(super) fn fill(kernel: &Kernel<'_>, config: &mut Config) -> Result<(), Error
         let module = Btf::from_split_file(&module_path, &base).map_err(|error| unreadable(&module_path, &error))?;
         return fill_from(&module, config);
     }
-    if kernel.modules.join("ib_core/initstate").exists() {
+    // The kernel's own type information may have these structures without `ib_core` (other drivers know them), which
+    // says nothing of the module that is loaded later.
+    let module = kernel.modules.join("ib_core");
+    if !module.exists() {
+        return Err(Error::NotLoaded);
+    }
+    // A loaded module has a state; one that is built into the kernel has only its parameters.
+    if module.join("initstate").exists() {
         return Err(Error::NoModuleBtf);
     }
-    // Built into the kernel, perhaps.
-    match fill_from(&base, config) {
-        Err(Error::NoField(_)) => Err(Error::NotLoaded),
-        other => other,
-    }
+    fill_from(&base, config)
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Error {

@@ -33,6 +33,8 @@ pub(super) struct Known {
     emitted: u64,
     unread: u64,
     dirty: bool,
+    /// It has not been destroyed; a place that is not alive is vacant, or will be after the sweep.
+    alive: bool,
     /// The last sweep found it destroyed, but there was no event of it.
     retired: bool,
 }
@@ -177,18 +179,15 @@ impl Qps {
         if let Some(qp) = self.find(device, qpn) {
             return qp;
         }
-        let known = Known { device, qpn, since, ..Known::default() };
-        let qp = match self.vacant.pop() {
-            Some(qp) => {
-                if let Some(place) = self.known.get_mut(qp as usize) {
-                    *place = known;
-                }
-                qp
+        let known = Known { device, qpn, since, alive: true, ..Known::default() };
+        let qp = if let Some(qp) = self.vacant.pop() {
+            if let Some(place) = self.known.get_mut(qp as usize) {
+                *place = known;
             }
-            None => {
-                self.known.push(known);
-                u32::try_from(self.known.len() - 1).unwrap_or(u32::MAX)
-            }
+            qp
+        } else {
+            self.known.push(known);
+            u32::try_from(self.known.len() - 1).unwrap_or(u32::MAX)
         };
         self.by_key.insert((device, qpn), qp);
         qp
@@ -218,7 +217,7 @@ impl Qps {
         }
         self.by_key.remove(&(device, qpn));
         if let Some(known) = self.known.get_mut(qp as usize) {
-            // `dirty` stays: the list of dirty QPs may hold this place, and then also speaks for its next owner.
+            // `dirty` stays: the list of dirty QPs still holds this place.
             *known = Known { dirty: known.dirty, ..Known::default() };
         }
         // A place in the list of dirty QPs is reused only after the sweep that clears the list.
@@ -246,7 +245,7 @@ impl Qps {
         for qp in std::mem::take(&mut self.dirty) {
             let Some(known) = self.known.get_mut(qp as usize) else { continue };
             known.dirty = false;
-            if self.by_key.get(&(known.device, known.qpn)) != Some(&qp) {
+            if !known.alive {
                 // Destroyed since it was touched.
                 self.vacant.push(qp);
                 continue;

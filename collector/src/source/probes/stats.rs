@@ -30,7 +30,6 @@ impl Sum {
     pub(super) fn read(&mut self, store: &dyn Store, slots: impl Iterator<Item = u32>) {
         *self = Self { sizes: std::mem::take(&mut self.sizes), has_wide: true, ..Self::default() };
         self.sizes.clear();
-        self.sizes.resize(SIZES, 0);
         for index in slots {
             let Some(slot) = store.slot(index) else { continue };
             let read = |counter: &AtomicU64| counter.load(Relaxed);
@@ -46,6 +45,7 @@ impl Sum {
                 self.has_wide = false;
                 continue;
             };
+            self.sizes.resize(SIZES, 0);
             self.opcodes.iter_mut().zip(&wide.opcodes).for_each(|(sum, n)| *sum += read(n));
             self.sizes.iter_mut().zip(&wide.size_log2).for_each(|(sum, n)| *sum += read(n));
         }

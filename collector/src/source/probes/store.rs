@@ -1,5 +1,6 @@
 //! The maps the statistics are in, as the bookkeeping of QPs sees them.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -85,7 +86,6 @@ impl Maps {
         };
         let mapped = |name: &str, error: std::io::Error| failed(name, &error);
         let words = (slots.div_ceil(MARKS_PER_BLOCK) * MARKS_PER_BLOCK / 8) as usize;
-        use std::os::fd::AsFd as _;
         let slots = Mapped::new(array("SLOTS")?.as_fd(), slots as usize).map_err(|e| mapped("SLOTS", e))?;
         let wide = Mapped::new(array("WIDE")?.as_fd(), wide_slots as usize).map_err(|e| mapped("WIDE", e))?;
         let marks = Mapped::new(array("MARKS")?.as_fd(), words).map_err(|e| mapped("MARKS", e))?;

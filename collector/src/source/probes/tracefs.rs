@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_format_without_a_header_still_gives_reports() {
-        let format: String = FORMAT.lines().filter(|l| !l.contains("tlp")).map(|l| format!("{l}\n")).collect();
+        let format = FORMAT.lines().filter(|line| !line.contains("tlp")).collect::<Vec<_>>().join("\n");
         let mut config = Config::default();
         parse(&format, &mut config).expect("the header is extra");
         assert!(!config.aer_tlp.is_known() && config.aer_status.is_known());
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_format_without_the_status_is_refused() {
-        let format: String = FORMAT.lines().filter(|l| !l.contains("status")).map(|l| format!("{l}\n")).collect();
+        let format = FORMAT.lines().filter(|line| !line.contains("status")).collect::<Vec<_>>().join("\n");
         let mut config = Config::default();
         assert!(matches!(parse(&format, &mut config), Err(Error::NoField("status"))));
         assert_eq!(config, Config::default());
