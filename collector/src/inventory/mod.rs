@@ -156,10 +156,11 @@ impl ProbeRecord {
 }
 
 impl ProbeRecord {
-    /// Calls that change a QP's state are being watched.
+    /// Calls that change the state of a process's QP (or of one of the kernel's own) are being watched.
     #[must_use]
-    pub fn sees_modify(&self) -> bool {
-        self.attached > 0 && !self.failed.iter().any(|(name, _)| &**name == "ib_modify_qp_with_udata")
+    pub fn sees_modify(&self, of_kernel: bool) -> bool {
+        let probe = if of_kernel { "ib_modify_qp" } else { "ib_modify_qp_with_udata" };
+        self.attached > 0 && !self.failed.iter().any(|(name, _)| &**name == probe)
     }
 }
 

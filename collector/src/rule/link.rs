@@ -66,10 +66,9 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
     let (key, subject) = view.port_subject(port);
     let expected = view.settings.link_down.expected.matches(subject.device.as_deref().unwrap_or(""), port.key.port);
     let at = when(view, fall.t);
-    let state = port
-        .phys_state
-        .as_deref()
-        .map_or(port.state.name().to_owned(), |phys| format!("{} / {phys}", port.state.name()));
+    // The event comes before the physical state is read again.
+    let phys = port.phys_state.as_deref().filter(|phys| port.state != PortState::Down || !phys.contains("LinkUp"));
+    let state = phys.map_or(port.state.name().to_owned(), |phys| format!("{} / {phys}", port.state.name()));
     let mut evidence = vec![Evidence::new(format!("state {state}"), None, None, None, "ACTIVE expected")];
     let mut revision = 0;
     let (severity, summary) = match fall.cause {

@@ -179,10 +179,12 @@ impl Rule for ErrorState {
     }
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
-        let probes = view.world.probes.as_ref().is_some_and(|probes| probes.sees_modify());
+        let seen = |failure: &QpFailure| {
+            view.world.probes.as_ref().is_some_and(|probes| probes.sees_modify(failure.pid.is_none()))
+        };
         let mut by_port: BTreeMap<_, Vec<(Nanos, &QpFailure)>> = BTreeMap::new();
         for (t, failure) in view.world.qp_failures.iter() {
-            if stands(view, *t, failure, probes) {
+            if stands(view, *t, failure, seen(failure)) {
                 by_port.entry((failure.device, failure.port)).or_default().push((*t, failure));
             }
         }
@@ -192,11 +194,12 @@ impl Rule for ErrorState {
             failures.sort_by_key(|(t, f)| (f.id, std::cmp::Reverse(*t)));
             failures.dedup_by_key(|(_, f)| f.id);
             let port = port.and_then(|port| view.world.port(PortKey { device, port }));
+            let all_seen = failures.iter().all(|(_, failure)| seen(failure));
             if failures.len() > view.settings.qp_error_state.fold_above {
-                verdicts.push(error_state(view, device, port, &failures, probes));
+                verdicts.push(error_state(view, device, port, &failures, all_seen));
             } else {
                 for one in &failures {
-                    verdicts.push(error_state(view, device, port, std::slice::from_ref(one), probes));
+                    verdicts.push(error_state(view, device, port, std::slice::from_ref(one), seen(one.1)));
                 }
             }
         }

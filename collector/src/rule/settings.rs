@@ -44,6 +44,7 @@ pub struct Settings {
     /// Length of a window in seconds, 0.1–3600. Rules are asked at the end of every window, and at once on events.
     pub window_s: f64,
     /// Ids of rules that are not asked, for example `["link.flap"]`.
+    #[serde(deserialize_with = "known_rules")]
     pub disabled: Vec<String>,
     /// `link.down`.
     pub link_down: LinkDown,
@@ -61,6 +62,15 @@ pub struct Settings {
     pub qp_retry_exceeded: QpRetryExceeded,
     /// `qp.error_state`.
     pub qp_error_state: QpErrorState,
+}
+
+/// Ids that are ids of rules: a misspelt one would leave its rule on without a word.
+fn known_rules<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let ids = Vec::<String>::deserialize(deserializer)?;
+    match ids.iter().find(|id| super::find(id).is_none()) {
+        Some(id) => Err(serde::de::Error::custom(format!("there is no rule {id:?}"))),
+        None => Ok(ids),
+    }
 }
 
 impl Default for Settings {
@@ -288,7 +298,8 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_and_a_bad_glob_are_errors() {
+    fn a_misspelt_key_an_unknown_rule_and_a_bad_glob_are_errors() {
+        assert!(toml::from_str::<Settings>("disabled = [\"link.flop\"]").is_err());
         assert!(toml::from_str::<Settings>("[link_down]\nexpcted = []").is_err());
         assert!(toml::from_str::<Settings>("[link_down]\nexpected = [\"a[\"]").is_err());
         let some: Settings = toml::from_str("[link_down]\nexpected = [\"mlx5_*/1\"]").unwrap();

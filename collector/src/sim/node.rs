@@ -160,6 +160,14 @@ impl Counters {
         self.values[at] = self.values[at].wrapping_add(n);
     }
 
+    /// Adds to a counter of 32 bits, as mlx5's Q counters are.
+    pub(super) fn add_32(&mut self, name: &str, n: u64) {
+        self.add(name, n);
+        if let Some(value) = self.names.iter().position(|n| *n == name).and_then(|at| self.values.get_mut(at)) {
+            *value &= 0xffff_ffff;
+        }
+    }
+
     /// Sets a gauge, or a counter's past.
     pub(super) fn set(&mut self, name: &str, value: u64) {
         if !self.names.is_empty() {

@@ -55,7 +55,7 @@ impl SimPort {
         self.pma.add("port_rcv_packets", rx_packets);
         self.pma.add("unicast_xmit_packets", tx_packets);
         self.pma.add("unicast_rcv_packets", rx_packets);
-        self.hw.add("rx_write_requests", rx / MIB);
+        self.hw.add_32("rx_write_requests", rx / MIB);
         // A packet that took another way now and then.
         if random.below(40) == 0 {
             self.hw.add("out_of_sequence", 1 + random.below(3));

@@ -63,6 +63,15 @@ fn without_probes_a_short_stay_in_the_error_state_is_no_finding_and_a_long_one_i
 }
 
 #[test]
+fn a_probe_that_could_not_be_attached_lowers_the_grade() {
+    let mut log = log(false);
+    let failed = json!([{"name": "ib_modify_qp_with_udata", "reason": "no such symbol"}]);
+    log.add(0.0, "probes", json!({"wanted": 9, "attached": 8, "failed": failed}));
+    log.qp(2.5, "a", 104, "seen", Some("ERR")).until(3, 14);
+    assert_eq!(log.run().of("qp.error_state"), ["13 a QP 104 raised warning probable"]);
+}
+
+#[test]
 fn a_qp_that_leaves_the_error_state_is_clear() {
     let mut log = log(true);
     log.qp(2.5, "a", 104, "seen", Some("ERR")).until(3, 14).qp(14.5, "a", 104, "modify", Some("RESET")).until(15, 20);
