@@ -138,7 +138,8 @@ impl Pane for Findings {
 fn as_text(scene: Scene<'_>, finding: &Finding) -> String {
     let node = scene.world.header.host.as_deref().unwrap_or(number::UNKNOWN);
     let mut text = format!("{} on {node}\n", finding.id());
-    for line in detail(scene, finding, 100) {
+    // Not wrapped: commands are there to be pasted.
+    for line in detail(scene, finding, usize::MAX) {
         for span in &line.spans {
             text.push_str(&span.content);
         }
@@ -276,4 +277,29 @@ fn draw_charts(scene: Scene<'_>, area: Rect, buf: &mut Buffer, finding: &Finding
         y += 2;
     }
     y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use crate::theme::{Theme, ThemeName};
+    use collector::feed::{Mode, Status};
+
+    #[test]
+    fn a_copied_finding_says_what_the_screen_says_and_its_commands_are_whole() {
+        let (world, status) = (sample::faulty(), Status::new(Mode::Live));
+        let theme = Theme::new(ThemeName::Dark, true);
+        let scene = Scene { world: &world, status: &status, generation: 1, theme: &theme };
+        let text = as_text(scene, &world.findings[0]);
+        assert!(text.starts_with("link.down:mlx5_4/1 on gpu-node-17\n"), "{text}");
+        let finding = &world.findings[0];
+        let rule = rule::find(finding.rule).unwrap();
+        let (settings, book) = (Settings::default(), Book::default());
+        let view = View { world: &world, now: world.now, settings: &settings, book: &book };
+        for command in rule.hand_check(&view, finding) {
+            assert!(text.lines().any(|line| line.ends_with(&format!("$ {command}"))), "{command}\n{text}");
+        }
+        assert!(text.contains(&finding.summary) && text.contains(&finding.advice), "{text}");
+    }
 }
