@@ -278,7 +278,7 @@ impl App {
         match action {
             Action::Quit => self.quit = true,
             Action::Help => self.help = true,
-            Action::Open(pane) => self.go(pane),
+            Action::Open(pane) => self.go_to_selected(pane),
             Action::NextTab => self.turn(1),
             Action::PreviousTab => self.turn(PaneId::ALL.len() - 1),
             Action::Theme => {
@@ -334,6 +334,17 @@ impl App {
             self.open = pane;
         }
         self.help = false;
+    }
+
+    /// Opens a pane; one that shows a single thing shows what is selected here.
+    fn go_to_selected(&mut self, pane: PaneId) {
+        let shown = self.shown.clone();
+        let status = &self.latest.status;
+        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        match self.panes.get(self.open).points_at(pane, scene) {
+            Some(target) if pane != self.open => self.react(Reaction::Open(target), 0),
+            _ => self.go(pane),
+        }
     }
 
     fn turn(&mut self, by: usize) {
@@ -469,6 +480,21 @@ mod tests {
         assert_eq!(app.open, PaneId::Port);
         press(&mut app, KeyCode::Esc);
         assert_eq!(app.open, PaneId::Overview);
+    }
+
+    #[test]
+    fn a_pane_of_one_thing_shows_what_was_selected() {
+        let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+        let text = |buf: Buffer| buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
+        draw(&mut app);
+        press(&mut app, KeyCode::Char('G'));
+        press(&mut app, KeyCode::Char('2'));
+        assert!(text(draw(&mut app)).contains(" mlx5_1/1 "));
+        press(&mut app, KeyCode::Char('3'));
+        draw(&mut app);
+        press(&mut app, KeyCode::Down);
+        press(&mut app, KeyCode::Char('4'));
+        assert!(text(draw(&mut app)).contains(" mlx5_1 QP 163 "));
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub(crate) fn concerns(world: &World, port: &PortRecord, finding: &Finding) -> b
     }
 }
 
+/// The port a finding is about, or whose way to the host or QP it is about.
+pub(crate) fn port_of<'w>(world: &'w World, finding: &Finding) -> Option<&'w PortRecord> {
+    world.present_ports().map(|(_, port)| port).find(|port| concerns(world, port, finding))
+}
+
 /// The worst finding that concerns a port; of equals the newest.
 pub(crate) fn worst<'w>(world: &'w World, port: &PortRecord) -> Option<&'w Arc<Finding>> {
     // The world lists the worst first.

@@ -14,7 +14,7 @@ use ratatui::text::{Line, Span};
 
 use super::overview::draw_finding;
 use super::port::{LABEL, axis_line, lane_area};
-use super::{Pane, Reaction, Scene, below, heading, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis};
@@ -119,6 +119,15 @@ impl Pane for Findings {
         Reaction::Done
     }
 
+    fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        let finding = *all(scene.world).get(self.list.row)?;
+        match (pane, &finding.key) {
+            (PaneId::Qp, SubjectKey::Qp(id)) => Some(Target::Qp(*id)),
+            (PaneId::Port, _) => health::port_of(scene.world, finding).map(|port| Target::Port(port.key)),
+            _ => None,
+        }
+    }
+
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         let findings = all(scene.world);
         let index = self.list.top + usize::from(at);
@@ -218,9 +227,7 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, lines: &mut Vec<Line<'_>>) {
 
 /// The histories a finding's evidence was taken from: the driver's name, its history, whether it is bytes.
 fn histories<'w>(world: &'w World, finding: &Finding) -> Vec<(String, &'w Ring, bool)> {
-    let Some(port) = world.present_ports().map(|(_, p)| p).find(|port| health::concerns(world, port, finding)) else {
-        return Vec::new();
-    };
+    let Some(port) = health::port_of(world, finding) else { return Vec::new() };
     let mut found: Vec<(String, &Ring, bool)> = Vec::new();
     for row in &finding.evidence {
         if let Some((ring, bytes)) = history(port, &row.series)

@@ -126,6 +126,11 @@ pub(crate) trait Pane {
         Reaction::Ignored
     }
 
+    /// What pane `pane` should show when it is opened from here: the selected port, the selected QP.
+    fn points_at(&self, _pane: PaneId, _scene: Scene<'_>) -> Option<Target> {
+        None
+    }
+
     /// Text is being typed: every key goes to [`Pane::type_key`].
     fn typing(&self) -> bool {
         false

@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{Pane, Reaction, Scene, Target, below, heading, put, row};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
 use crate::health::{self, Health};
 use crate::key::Action;
 use crate::lane;
@@ -105,7 +105,7 @@ impl Overview {
     fn draw_findings(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let findings = &scene.world.findings;
         self.findings.fit(findings.len(), usize::from(area.height));
-        let tall = |finding: &Finding| u16::try_from(summary(finding, area.width).len()).unwrap_or(1);
+        let tall = |finding: &Finding| u16::try_from(summary(scene.world, finding, area.width).len()).unwrap_or(1);
         let room = findings.len() <= self.findings.height
             && findings.iter().map(|finding| usize::from(tall(finding))).sum::<usize>() <= self.findings.height;
         self.finding_rows.clear();
@@ -208,6 +208,18 @@ impl Pane for Overview {
             _ => return Reaction::Ignored,
         }
         Reaction::Done
+    }
+
+    fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        let world = scene.world;
+        let port = match self.part {
+            Part::Findings => health::port_of(world, world.findings.get(self.findings.row)?)?,
+            Part::Ports => match self.rows.get(self.ports.row)? {
+                Row::Port { port, .. } => world.ports.get(*port)?,
+                Row::Bare(_) | Row::Fold { .. } => return None,
+            },
+        };
+        (pane == PaneId::Port).then_some(Target::Port(port.key))
     }
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
@@ -518,21 +530,25 @@ fn qps_known(world: &World) -> bool {
 }
 
 /// The columns of a list of findings; the rule goes first, then the grade.
-const FINDINGS: [Column; 6] = [
-    table::text("", 4, 255),
-    table::number("", 7, 200),
-    table::text("", 16, 210),
-    table::text("", 18, 20),
-    table::text("", 24, 255).growing(),
-    table::text("", 9, 30),
-];
+fn finding_columns(world: &World) -> [Column; 6] {
+    let subject = |finding: &Arc<Finding>| finding.subject.to_string().chars().count();
+    let widest = world.findings.iter().chain(&world.cleared).map(subject).max().unwrap_or(0).clamp(10, 20);
+    [
+        table::text("", 4, 255),
+        table::number("", 7, 200),
+        table::text("", u16::try_from(widest).unwrap_or(20), 210),
+        table::text("", 18, 20),
+        table::text("", 24, 255).growing(),
+        table::text("", 9, 30),
+    ]
+}
 
 /// The place of the summary among them.
 const SUMMARY: usize = 4;
 
 /// A finding's summary in the lines it takes in a list of this width.
-fn summary(finding: &Finding, width: u16) -> Vec<String> {
-    let placed = table::fit(&FINDINGS, width.saturating_sub(1), 0);
+fn summary(world: &World, finding: &Finding, width: u16) -> Vec<String> {
+    let placed = table::fit(&finding_columns(world), width.saturating_sub(1), 0);
     let wide = placed.iter().find(|place| place.index == SUMMARY).map_or(24, |place| place.width);
     super::wrap(&finding.summary, usize::from(wide))
 }
@@ -545,7 +561,8 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, findi
     let style = |style: Style| if cleared { theme.dim } else { style };
     let lasted = if cleared { finding.t } else { world.now };
     let loud = style(if finding.severity == Severity::Critical { theme.critical } else { theme.text });
-    let mut lines = if area.height > 1 { summary(finding, area.width) } else { vec![finding.summary.clone()] };
+    let mut lines =
+        if area.height > 1 { summary(scene.world, finding, area.width) } else { vec![finding.summary.clone()] };
     let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
     let cells = [
         Line::styled(severity, style(theme.severity_word(finding.severity))),
@@ -560,12 +577,13 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, findi
         put(buf, area, 0, &Line::raw("►"));
     }
     let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-    let placed = table::fit(&FINDINGS, inner.width, 0);
-    table::draw_row(buf, inner, &FINDINGS, &placed, &cells);
+    let columns = finding_columns(world);
+    let placed = table::fit(&columns, inner.width, 0);
+    table::draw_row(buf, inner, &columns, &placed, &cells);
     for (at, line) in (1u16..).zip(lines) {
-        let mut cells = vec![Line::raw(""); FINDINGS.len()];
+        let mut cells = vec![Line::raw(""); columns.len()];
         cells[SUMMARY] = Line::styled(line, loud);
-        table::draw_row(buf, row(inner, at), &FINDINGS, &placed, &cells);
+        table::draw_row(buf, row(inner, at), &columns, &placed, &cells);
     }
 }
 

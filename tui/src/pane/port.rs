@@ -54,7 +54,7 @@ const LANES: [(&str, &[Meaning], Write); 6] = [
 ];
 
 const COUNTERS: [Column; 6] = [
-    table::text("COUNTER", 30, 255),
+    table::text("COUNTER", 32, 255),
     table::number("RATE", 11, 250),
     table::number("TOTAL", 16, 240),
     table::text("UNIT", 9, 40),
@@ -84,11 +84,7 @@ impl PortPane {
     /// The port to show: the chosen one, else the one with the worst finding, else the first.
     fn port<'w>(&self, world: &'w World) -> Option<&'w PortRecord> {
         let chosen = self.key.and_then(|key| world.port(key));
-        let worst = || {
-            world.findings.iter().find_map(|finding| {
-                world.present_ports().map(|(_, port)| port).find(|port| health::concerns(world, port, finding))
-            })
-        };
+        let worst = || world.findings.iter().find_map(|finding| health::port_of(world, finding));
         chosen.or_else(worst).or_else(|| world.present_ports().map(|(_, port)| port).next())
     }
 

@@ -9,7 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Pane, Reaction, Scene, Target, below, put, row};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, put, row};
 use crate::filter::{Field, Filter, Value};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
@@ -229,6 +229,15 @@ impl Pane for Qps {
         self.selection.row = index;
         self.remember();
         if again { self.open() } else { Reaction::Done }
+    }
+
+    fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        let qp = scene.world.qps.get(*self.rows.get(self.selection.row)?)?;
+        match pane {
+            PaneId::Qp => Some(Target::Qp(qp.id)),
+            PaneId::Port => super::qp::port_of(scene.world, qp).map(|port| Target::Port(port.key)),
+            _ => None,
+        }
     }
 
     fn typing(&self) -> bool {
