@@ -12,7 +12,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::overview::draw_finding;
+use super::finding_row::draw_finding;
 use super::port::{LABEL, axis_line, lane_area};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::health;

@@ -1,10 +1,12 @@
 //! The panes: one file each. A pane reads a [`Scene`], draws itself and answers keys; it knows no other pane, but may
 //! ask to open something ([`Reaction::Open`]).
 
+mod finding_row;
 pub(crate) mod findings;
 pub(crate) mod overview;
 pub(crate) mod own;
 pub(crate) mod port;
+mod port_row;
 pub(crate) mod qp;
 pub(crate) mod qps;
 

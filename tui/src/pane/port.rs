@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{Pane, Reaction, Scene, below, heading, overview, put, row};
+use super::{Pane, Reaction, Scene, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
@@ -176,7 +176,7 @@ fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord)
     let phys = port.phys_state.as_deref().unwrap_or(UNKNOWN);
     let mut text = format!(
         " {} {} ({phys}) {}",
-        overview::link(scene.world, device, port),
+        port_row::link(scene.world, device, port),
         port.state.name(),
         if port.state == PortState::Active { number::link_rate(port.rate_gbps) } else { UNKNOWN.to_owned() },
     );
