@@ -209,8 +209,9 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, lines: &mut Vec<Line<'_>>) {
         return;
     }
     let theme = scene.theme;
+    let wide = rows.iter().map(|row| row.series.chars().count()).max().unwrap_or(0).clamp(20, 48);
     let head =
-        format!(" {:<13} {:<34} {:>8} {:>10} {:>10}  {}", "evidence", "SERIES", "WINDOW", "VALUE", "LIMIT", "UNIT");
+        format!(" {:<13} {:<wide$} {:>8} {:>10} {:>10}  {}", "evidence", "SERIES", "WINDOW", "VALUE", "LIMIT", "UNIT");
     lines.push(Line::styled(head, theme.title));
     for row in rows {
         let window = row.window_s.map_or_else(|| "event".to_owned(), |s| format!("{} s", number::plain(Some(s))));
@@ -218,7 +219,7 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, lines: &mut Vec<Line<'_>>) {
         let over = row.value.zip(row.threshold).is_some_and(|(value, limit)| value > limit);
         let style = if over { theme.warning } else { theme.text };
         lines.push(Line::from(vec![
-            Span::raw(format!(" {:<13} {:<34} {window:>8} ", "", row.series)),
+            Span::raw(format!(" {:<13} {:<wide$} {window:>8} ", "", row.series)),
             Span::styled(format!("{:>10}", number::plain(row.value)), style),
             Span::raw(format!(" {limit:>10}  {}", row.unit)),
         ]));
