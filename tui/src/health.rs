@@ -35,6 +35,11 @@ pub(crate) fn concerns(world: &World, port: &PortRecord, finding: &Finding) -> b
     }
 }
 
+/// The port a finding is about, or whose way to the host or QP it is about.
+pub(crate) fn port_of<'w>(world: &'w World, finding: &Finding) -> Option<&'w PortRecord> {
+    world.present_ports().map(|(_, port)| port).find(|port| concerns(world, port, finding))
+}
+
 /// The worst finding that concerns a port; of equals the newest.
 pub(crate) fn worst<'w>(world: &'w World, port: &PortRecord) -> Option<&'w Arc<Finding>> {
     // The world lists the worst first.
@@ -43,7 +48,10 @@ pub(crate) fn worst<'w>(world: &'w World, port: &PortRecord) -> Option<&'w Arc<F
 
 /// A port's health in a word.
 pub(crate) fn of(world: &World, device: &DeviceRecord, port: &PortRecord) -> Health {
-    if let Some(finding) = worst(world, port)
+    // Of several reasons the one that says since when it is down is the one to know first.
+    let down = || world.findings.iter().find(|finding| finding.rule == "link.down" && concerns(world, port, finding));
+    let first = if port.state == PortState::Down { down().or_else(|| worst(world, port)) } else { worst(world, port) };
+    if let Some(finding) = first
         && finding.severity > Severity::Info
     {
         return Health { word: word(world, finding), severity: Some(finding.severity), well: false };

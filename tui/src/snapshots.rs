@@ -63,3 +63,16 @@ fn with_ascii_nothing_else_is_on_the_screen() {
         assert!(text.is_ascii(), "{pane:?}: {text}");
     }
 }
+
+#[test]
+fn control_characters_of_a_process_name_never_reach_the_terminal() {
+    use collector::observation::{Body, Observation, Qp};
+    let mut engine = collector::engine::Engine::new(Header::new(), collector::rule::Settings::default());
+    let seen = Qp { device: "d".into(), qpn: 7, comm: Some("a\x1b]0;b\x07\r\nc".into()), ..Qp::default() };
+    engine.take(&Observation { t: 1, body: Body::Qp(seen) });
+    let feed = sample::feed(engine.snapshot(), Mode::Live);
+    let options = ScreenOptions { first: PaneId::Qps, ..ScreenOptions::default() };
+    let text = screen(feed, options, (120, 40));
+    assert!(text.contains("a]0;bc"), "{text}");
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
+}

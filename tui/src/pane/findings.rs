@@ -12,9 +12,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::overview::draw_finding;
+use super::finding_row::draw_finding;
 use super::port::{LABEL, axis_line, lane_area};
-use super::{Pane, Reaction, Scene, below, heading, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis};
@@ -119,6 +119,15 @@ impl Pane for Findings {
         Reaction::Done
     }
 
+    fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        let finding = *all(scene.world).get(self.list.row)?;
+        match (pane, &finding.key) {
+            (PaneId::Qp, SubjectKey::Qp(id)) => Some(Target::Qp(*id)),
+            (PaneId::Port, _) => health::port_of(scene.world, finding).map(|port| Target::Port(port.key)),
+            _ => None,
+        }
+    }
+
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         let findings = all(scene.world);
         let index = self.list.top + usize::from(at);
@@ -138,7 +147,8 @@ impl Pane for Findings {
 fn as_text(scene: Scene<'_>, finding: &Finding) -> String {
     let node = scene.world.header.host.as_deref().unwrap_or(number::UNKNOWN);
     let mut text = format!("{} on {node}\n", finding.id());
-    for line in detail(scene, finding, 100) {
+    // Not wrapped: commands are there to be pasted.
+    for line in detail(scene, finding, usize::MAX) {
         for span in &line.spans {
             text.push_str(&span.content);
         }
@@ -199,8 +209,9 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, lines: &mut Vec<Line<'_>>) {
         return;
     }
     let theme = scene.theme;
+    let wide = rows.iter().map(|row| row.series.chars().count()).max().unwrap_or(0).clamp(20, 48);
     let head =
-        format!(" {:<13} {:<34} {:>8} {:>10} {:>10}  {}", "evidence", "SERIES", "WINDOW", "VALUE", "LIMIT", "UNIT");
+        format!(" {:<13} {:<wide$} {:>8} {:>10} {:>10}  {}", "evidence", "SERIES", "WINDOW", "VALUE", "LIMIT", "UNIT");
     lines.push(Line::styled(head, theme.title));
     for row in rows {
         let window = row.window_s.map_or_else(|| "event".to_owned(), |s| format!("{} s", number::plain(Some(s))));
@@ -208,7 +219,7 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, lines: &mut Vec<Line<'_>>) {
         let over = row.value.zip(row.threshold).is_some_and(|(value, limit)| value > limit);
         let style = if over { theme.warning } else { theme.text };
         lines.push(Line::from(vec![
-            Span::raw(format!(" {:<13} {:<34} {window:>8} ", "", row.series)),
+            Span::raw(format!(" {:<13} {:<wide$} {window:>8} ", "", row.series)),
             Span::styled(format!("{:>10}", number::plain(row.value)), style),
             Span::raw(format!(" {limit:>10}  {}", row.unit)),
         ]));
@@ -217,9 +228,7 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, lines: &mut Vec<Line<'_>>) {
 
 /// The histories a finding's evidence was taken from: the driver's name, its history, whether it is bytes.
 fn histories<'w>(world: &'w World, finding: &Finding) -> Vec<(String, &'w Ring, bool)> {
-    let Some(port) = world.present_ports().map(|(_, p)| p).find(|port| health::concerns(world, port, finding)) else {
-        return Vec::new();
-    };
+    let Some(port) = health::port_of(world, finding) else { return Vec::new() };
     let mut found: Vec<(String, &Ring, bool)> = Vec::new();
     for row in &finding.evidence {
         if let Some((ring, bytes)) = history(port, &row.series)
@@ -276,4 +285,29 @@ fn draw_charts(scene: Scene<'_>, area: Rect, buf: &mut Buffer, finding: &Finding
         y += 2;
     }
     y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use crate::theme::{Theme, ThemeName};
+    use collector::feed::{Mode, Status};
+
+    #[test]
+    fn a_copied_finding_says_what_the_screen_says_and_its_commands_are_whole() {
+        let (world, status) = (sample::faulty(), Status::new(Mode::Live));
+        let theme = Theme::new(ThemeName::Dark, true);
+        let scene = Scene { world: &world, status: &status, generation: 1, theme: &theme };
+        let text = as_text(scene, &world.findings[0]);
+        assert!(text.starts_with("link.down:mlx5_4/1 on gpu-node-17\n"), "{text}");
+        let finding = &world.findings[0];
+        let rule = rule::find(finding.rule).unwrap();
+        let (settings, book) = (Settings::default(), Book::default());
+        let view = View { world: &world, now: world.now, settings: &settings, book: &book };
+        for command in rule.hand_check(&view, finding) {
+            assert!(text.lines().any(|line| line.ends_with(&format!("$ {command}"))), "{command}\n{text}");
+        }
+        assert!(text.contains(&finding.summary) && text.contains(&finding.advice), "{text}");
+    }
 }

@@ -1,10 +1,12 @@
 //! The panes: one file each. A pane reads a [`Scene`], draws itself and answers keys; it knows no other pane, but may
 //! ask to open something ([`Reaction::Open`]).
 
+mod finding_row;
 pub(crate) mod findings;
 pub(crate) mod overview;
 pub(crate) mod own;
 pub(crate) mod port;
+mod port_row;
 pub(crate) mod qp;
 pub(crate) mod qps;
 
@@ -124,6 +126,11 @@ pub(crate) trait Pane {
     /// Answers a click into row `row` and column `column` of its area; `again` when the row was selected already.
     fn click(&mut self, _column: u16, _row: u16, _scene: Scene<'_>) -> Reaction {
         Reaction::Ignored
+    }
+
+    /// What pane `pane` should show when it is opened from here: the selected port, the selected QP.
+    fn points_at(&self, _pane: PaneId, _scene: Scene<'_>) -> Option<Target> {
+        None
     }
 
     /// Text is being typed: every key goes to [`Pane::type_key`].

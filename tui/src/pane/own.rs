@@ -1,6 +1,7 @@
 //! 9 Self: what the program sees and does not see, what it lost, what it costs.
 
-use collector::observation::Seeing;
+use collector::inventory::World;
+use collector::observation::{CounterSource, Nanos, Seeing};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -37,6 +38,26 @@ impl Pane for Own {
             return Reaction::Copy(text, "this page");
         }
         if self.text.scroll(action, self.lines) { Reaction::Done } else { Reaction::Ignored }
+    }
+}
+
+/// When a source last brought something the world keeps; `None` for sources that bring none of it.
+fn last_data(world: &World, source: &str) -> Option<Nanos> {
+    let counters = |wanted: &[CounterSource]| {
+        let sets = world.ports.iter().flat_map(|port| &port.sets);
+        let sets = sets.chain(world.devices.iter().flat_map(|device| &device.sets));
+        sets.filter(|set| wanted.contains(&set.source)).map(|set| set.t).max()
+    };
+    match source {
+        "sysfs" => counters(&[CounterSource::Counters, CounterSource::HwCounters])
+            .into_iter()
+            .chain(world.ports.iter().map(|port| port.t))
+            .max(),
+        "nldev" => counters(&[CounterSource::Nldev]),
+        "ethtool" => counters(&[CounterSource::Ethtool]),
+        "pcie" => world.pcie.values().map(|record| record.t).max(),
+        "probes" => world.probes.as_ref().map(|probes| probes.t),
+        _ => None,
     }
 }
 
@@ -110,8 +131,8 @@ impl<'s> Page<'s> {
         };
         for source in &status.sources {
             let (seeing, style) = look(source.state);
-            let said = world.sources.get(source.name).map(|record| world.now.saturating_sub(record.t));
-            let said = said.map_or(String::new(), |age| format!(", said so {} ago", number::age(age)));
+            let said = last_data(world, source.name).map(|t| world.now.saturating_sub(t));
+            let said = said.map_or(String::new(), |age| format!(", last data {} ago", number::age(age)));
             self.entry(
                 &format!("   {seeing:<8}{:<12} ", source.name),
                 style,
@@ -131,7 +152,11 @@ impl<'s> Page<'s> {
             let (seeing, style) = look(record.state);
             let age = number::age(world.now.saturating_sub(record.t));
             let reason = record.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
-            self.entry(&format!("   {seeing:<8}{name:<12} "), style, &format!("said so {age} ago{reason}"), theme.text);
+            let text = match last_data(world, name) {
+                Some(t) => format!("last data {} ago{reason}", number::age(world.now.saturating_sub(t))),
+                None => format!("said so {age} ago{reason}"),
+            };
+            self.entry(&format!("   {seeing:<8}{name:<12} "), style, &text, theme.text);
         }
         if status.sources.is_empty() && world.sources.is_empty() {
             self.entry("   ", theme.dim, "no source has said anything yet", theme.dim);

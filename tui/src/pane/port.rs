@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{Pane, Reaction, Scene, below, heading, overview, put, row};
+use super::{Pane, Reaction, Scene, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
@@ -54,7 +54,7 @@ const LANES: [(&str, &[Meaning], Write); 6] = [
 ];
 
 const COUNTERS: [Column; 6] = [
-    table::text("COUNTER", 30, 255),
+    table::text("COUNTER", 32, 255),
     table::number("RATE", 11, 250),
     table::number("TOTAL", 16, 240),
     table::text("UNIT", 9, 40),
@@ -84,11 +84,7 @@ impl PortPane {
     /// The port to show: the chosen one, else the one with the worst finding, else the first.
     fn port<'w>(&self, world: &'w World) -> Option<&'w PortRecord> {
         let chosen = self.key.and_then(|key| world.port(key));
-        let worst = || {
-            world.findings.iter().find_map(|finding| {
-                world.present_ports().map(|(_, port)| port).find(|port| health::concerns(world, port, finding))
-            })
-        };
+        let worst = || world.findings.iter().find_map(|finding| health::port_of(world, finding));
         chosen.or_else(worst).or_else(|| world.present_ports().map(|(_, port)| port).next())
     }
 
@@ -180,7 +176,7 @@ fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord)
     let phys = port.phys_state.as_deref().unwrap_or(UNKNOWN);
     let mut text = format!(
         " {} {} ({phys}) {}",
-        overview::link(scene.world, device, port),
+        port_row::link(scene.world, device, port),
         port.state.name(),
         if port.state == PortState::Active { number::link_rate(port.rate_gbps) } else { UNKNOWN.to_owned() },
     );

@@ -1,6 +1,6 @@
 //! 4 QP: one QP's life. Its states and who moved it, its port beside it, its rate, sizes, latency, timers, peer, owner.
 
-use collector::inventory::{By, QpChange, QpDetail, QpRecord, QpRef, World};
+use collector::inventory::{By, PortRecord, QpChange, QpDetail, QpRecord, QpRef, World};
 use collector::observation::{Histogram, Nanos, QpState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,7 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
-use super::{Pane, Reaction, Scene, below, heading, put, row};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
 use crate::number::{self, UNKNOWN};
@@ -76,11 +76,7 @@ impl Pane for QpPane {
         axis_line(buf, row(lanes, 0), scene, &axis, 0);
         draw_lane(buf, row(lanes, 1), "state", qp.state.name(), "", theme);
         qp_lane(buf, lane_area(row(lanes, 1), &axis), qp, &axis, theme);
-        let port = qp
-            .port
-            .map(u32::from)
-            .and_then(|number| world.ports_of(qp.device).find(|port| port.key.port == number))
-            .or_else(|| world.ports_of(qp.device).next());
+        let port = port_of(world, qp);
         if let Some(port) = port {
             draw_lane(buf, row(lanes, 2), "port", port.state.name(), "", theme);
             state_lane(buf, lane_area(row(lanes, 2), &axis), port, &axis, theme);
@@ -130,6 +126,21 @@ impl Pane for QpPane {
             _ => return Reaction::Ignored,
         }
         Reaction::Done
+    }
+
+    fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        let port = port_of(scene.world, self.qp(scene.world)?)?;
+        (pane == PaneId::Port).then_some(Target::Port(port.key))
+    }
+}
+
+/// The port a QP is on; the device's only port where nobody said.
+pub(crate) fn port_of<'w>(world: &'w World, qp: &QpRecord) -> Option<&'w PortRecord> {
+    let number = qp.port.map(u32::from);
+    let mut ports = world.ports_of(qp.device);
+    match number {
+        Some(number) => ports.find(|port| port.key.port == number),
+        None => ports.next().filter(|_| world.ports_of(qp.device).count() == 1),
     }
 }
 

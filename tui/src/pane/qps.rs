@@ -9,7 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Pane, Reaction, Scene, Target, below, put, row};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, put, row};
 use crate::filter::{Field, Filter, Value};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
@@ -231,6 +231,15 @@ impl Pane for Qps {
         if again { self.open() } else { Reaction::Done }
     }
 
+    fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        let qp = scene.world.qps.get(*self.rows.get(self.selection.row)?)?;
+        match pane {
+            PaneId::Qp => Some(Target::Qp(qp.id)),
+            PaneId::Port => super::qp::port_of(scene.world, qp).map(|port| Target::Port(port.key)),
+            _ => None,
+        }
+    }
+
     fn typing(&self) -> bool {
         self.typed.is_some()
     }
@@ -381,94 +390,4 @@ fn cell<'w>(scene: Scene<'w>, qp: &'w QpRecord, of: Of) -> Line<'w> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample;
-
-    fn qpns(world: &World, by: Of, ascending: bool, filter: &str) -> Vec<u32> {
-        let filter = Filter::parse(filter, &FIELDS).unwrap();
-        rows(world, by, ascending, &filter).iter().map(|id| world.qps.get(*id).unwrap().qpn).collect()
-    }
-
-    #[test]
-    fn rows_are_sorted_by_number_and_by_text_both_ways() {
-        let world = sample::healthy();
-        for by in COLUMNS.map(|(of, _)| of) {
-            for ascending in [true, false] {
-                let ids = rows(&world, by, ascending, &Filter::default());
-                assert_eq!(ids.len(), world.qps.len());
-                let values: Vec<_> = ids.iter().map(|id| value(&world, world.qps.get(*id).unwrap(), by)).collect();
-                let in_order = values.windows(2).all(|pair| match (pair[0], pair[1]) {
-                    (_, Value::Unknown) => true,
-                    (Value::Number(a), Value::Number(b)) if ascending => a <= b,
-                    (Value::Number(a), Value::Number(b)) => a >= b,
-                    (Value::Text(a), Value::Text(b)) if ascending => a <= b,
-                    (Value::Text(a), Value::Text(b)) => a >= b,
-                    _ => false,
-                });
-                assert!(in_order, "{by:?} {ascending}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_filter_reaches_every_column() {
-        let world = sample::faulty();
-        let all = world.qps.len();
-        assert!(!qpns(&world, Of::Qpn, true, "state=ERR").is_empty());
-        assert!(qpns(&world, Of::Qpn, true, "state=ERR device=mlx5_4").len() < all);
-        assert_eq!(qpns(&world, Of::Qpn, true, "qpn=100 device=mlx5_0"), [100]);
-        assert_eq!(qpns(&world, Of::Qpn, true, "age>100000").len(), 0);
-    }
-
-    /// Not a test of a fact but a measurement: `cargo test --release -- --ignored --nocapture frame_with`.
-    #[test]
-    #[ignore = "prints how long a frame takes; a figure, not a fact"]
-    fn a_frame_with_all_qps_a_nic_can_have() {
-        use collector::feed::{Mode, Status};
-        use collector::observation::{Body, Observation, Qp, QpStats};
-        let mut engine = collector::engine::Engine::new(
-            collector::observation::recording::Header::new(),
-            collector::rule::Settings::default(),
-        );
-        for n in 0..261_632u32 {
-            let device = format!("mlx5_{}", n % 8);
-            let comm = format!("rank{}", n % 509);
-            let seen = Qp {
-                device: device.as_str().into(),
-                qpn: n,
-                port: Some(1),
-                pid: Some(n / 511),
-                comm: Some(comm.as_str().into()),
-                to: Some(QpState::Rts),
-                ..Qp::default()
-            };
-            engine.take(&Observation { t: 1, body: Body::Qp(seen) });
-            for t in [1_000_000, 1_001_000_000] {
-                let bytes = u64::from(n.wrapping_mul(2_654_435_761)) * t / 1_000_000;
-                let body = QpStats { device: device.as_str().into(), qpn: n, posts: t, bytes, ..QpStats::default() };
-                engine.take(&Observation { t, body: Body::QpStats(body) });
-            }
-        }
-        let (world, status) = (engine.snapshot(), Status::new(Mode::Live));
-        let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
-        let area = Rect::new(0, 0, 200, 60);
-        let mut buf = Buffer::empty(area);
-        let mut pane = Qps::default();
-        for (what, sort, filter) in
-            [("by rate", 7, ""), ("by comm", 6, ""), ("by rate, comm=rank5 pid>100", 7, "comm=rank5 pid>100")]
-        {
-            (pane.sort, pane.filter_text) = (sort, filter.to_owned());
-            pane.filter = Filter::parse(filter, &FIELDS).unwrap();
-            for (generation, new) in [(1, "new world"), (2, "new world"), (2, "same world")] {
-                let start = std::time::Instant::now();
-                pane.draw(Scene { world: &world, status: &status, generation, theme: &theme }, area, &mut buf);
-                println!("{what}, {new}: {:?}", start.elapsed());
-            }
-            pane.found_for = None;
-        }
-        let start = std::time::Instant::now();
-        let coverage = world.coverage();
-        println!("coverage of {} QPs: {:?}", coverage.qps, start.elapsed());
-    }
-}
+mod tests;

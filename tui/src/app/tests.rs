@@ -1,0 +1,148 @@
+//! Tests of where keys and clicks go and when a frame is drawn.
+
+use super::*;
+use crate::sample;
+use crossterm::event::{KeyCode, KeyModifiers};
+
+fn app(mode: Mode) -> (App, Feed) {
+    let feed = sample::feed(sample::healthy(), mode);
+    (App::new(feed.clone(), ScreenOptions::default(), true), feed)
+}
+
+fn press(app: &mut App, code: KeyCode) {
+    app.take(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)), 1);
+}
+
+fn draw(app: &mut App) -> Buffer {
+    let area = Rect::new(0, 0, 120, 40);
+    let mut buf = Buffer::empty(area);
+    app.draw(area, &mut buf, 1);
+    buf
+}
+
+#[test]
+fn space_freezes_what_is_shown_live_but_stops_the_producer_in_a_replay() {
+    let (mut live, feed) = app(Mode::Live);
+    press(&mut live, KeyCode::Char(' '));
+    let before = live.shown.generation;
+    feed.publish(Arc::new((*live.shown.world).clone()), live.shown.status.clone());
+    live.look();
+    assert_eq!(live.shown.generation, before);
+    assert_eq!(feed.command(), None);
+    press(&mut live, KeyCode::Char(' '));
+    assert_eq!(live.shown.generation, before + 1);
+
+    let (mut replay, feed) = app(Mode::Replay);
+    press(&mut replay, KeyCode::Char(' '));
+    assert_eq!(feed.command(), Some(Command::Pause));
+    press(&mut replay, KeyCode::Left);
+    assert!(matches!(feed.command(), Some(Command::Seek(_))));
+}
+
+#[test]
+fn nothing_is_drawn_when_nothing_changed() {
+    let (mut app, feed) = app(Mode::Live);
+    assert!(app.changed(1));
+    draw(&mut app);
+    app.look();
+    assert!(!app.changed(1));
+    feed.publish(app.shown.world.clone(), app.shown.status.clone());
+    app.look();
+    assert!(app.changed(1));
+}
+
+#[test]
+fn a_world_that_stands_still_becomes_stale_and_the_age_moves_once_a_second() {
+    let (mut app, _feed) = app(Mode::Live);
+    draw(&mut app);
+    let start = app.latest.status.published_at;
+    assert!(!app.changed(start + 2_900_000_000));
+    assert!(app.changed(start + 4_000_000_000));
+    let area = Rect::new(0, 0, 120, 40);
+    app.draw(area, &mut Buffer::empty(area), start + 4_000_000_000);
+    assert!(!app.changed(start + 4_500_000_000));
+    assert!(app.changed(start + 5_000_000_000));
+}
+
+#[test]
+fn esc_leads_back_the_way_one_came() {
+    let (mut app, _feed) = app(Mode::Live);
+    draw(&mut app);
+    press(&mut app, KeyCode::Enter);
+    assert_eq!(app.open, PaneId::Port);
+    press(&mut app, KeyCode::Char('3'));
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(app.open, PaneId::Port);
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(app.open, PaneId::Overview);
+}
+
+#[test]
+fn a_pane_of_one_thing_shows_what_was_selected() {
+    let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+    let text = |buf: Buffer| buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
+    draw(&mut app);
+    press(&mut app, KeyCode::Char('G'));
+    press(&mut app, KeyCode::Char('2'));
+    assert!(text(draw(&mut app)).contains(" mlx5_1/1 "));
+    press(&mut app, KeyCode::Char('3'));
+    draw(&mut app);
+    press(&mut app, KeyCode::Down);
+    press(&mut app, KeyCode::Char('4'));
+    assert!(text(draw(&mut app)).contains(" mlx5_1 QP 163 "));
+}
+
+#[test]
+fn a_click_on_a_tab_opens_it() {
+    let (mut app, _feed) = app(Mode::Live);
+    draw(&mut app);
+    let place = app.tabs.iter().find(|(_, pane)| *pane == PaneId::Own).map(|(place, _)| place.start + 1);
+    app.click(place.unwrap(), app.tabs_at);
+    assert_eq!(app.open, PaneId::Own);
+}
+
+#[test]
+fn keys_are_letters_while_a_filter_is_typed() {
+    let (mut app, _feed) = app(Mode::Live);
+    press(&mut app, KeyCode::Char('3'));
+    draw(&mut app);
+    press(&mut app, KeyCode::Char('/'));
+    press(&mut app, KeyCode::Char('q'));
+    assert!(!app.quits());
+    app.take(&Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), 1);
+    assert!(app.quits());
+}
+
+#[test]
+fn recording_asks_for_a_file_named_after_the_time_and_then_for_its_end() {
+    let (mut app, feed) = app(Mode::Live);
+    press(&mut app, KeyCode::Char('r'));
+    let Some(Command::Record(path)) = feed.command() else { panic!("no recording asked for") };
+    let name = path.to_string_lossy().into_owned();
+    assert!(name.starts_with("rdmascope-2") && name.ends_with("Z.jsonl.zst"), "{name}");
+}
+
+#[test]
+fn below_the_smallest_size_there_is_one_line_that_says_so() {
+    let (mut app, _feed) = app(Mode::Live);
+    let area = Rect::new(0, 0, 59, 16);
+    let mut buf = Buffer::empty(area);
+    app.draw(area, &mut buf, 1);
+    let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+    assert_eq!(text.trim(), "rdmascope needs 60×16, this is 59×16");
+}
+
+#[test]
+fn every_pane_can_be_drawn_at_every_size() {
+    let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+    let sizes =
+        [0, 1, 60, 61, 79, 100, 119, 500].into_iter().flat_map(|w| [0, 1, 16, 17, 18, 20, 23, 90].map(|h| (w, h)));
+    for (width, height) in sizes {
+        let area = Rect::new(0, 0, width, height);
+        for pane in PaneId::ALL {
+            app.open = pane;
+            app.help = height == 17;
+            app.draw(area, &mut Buffer::empty(area), 1);
+        }
+    }
+}
