@@ -122,7 +122,8 @@ pub fn select<'v>(document: &'v Value, path: &str) -> Result<Vec<&'v Value>, Str
                 .map(|condition| condition.split_once('=').ok_or_else(|| format!("{path}: {condition} has no =")))
                 .collect::<Result<_, _>>()?;
             let elements = selected.into_iter().filter_map(Value::as_array).flatten();
-            selected = elements.filter(|element| conditions.iter().all(|(k, p)| field_matches(element, k, p))).collect();
+            selected =
+                elements.filter(|element| conditions.iter().all(|(k, p)| field_matches(element, k, p))).collect();
             rest = after;
         }
         rest = rest.strip_prefix('.').unwrap_or(rest);

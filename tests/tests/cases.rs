@@ -90,10 +90,9 @@ fn written_out(expression: &str) -> String {
     for part in parts {
         let end = part.find(['.', ' ', '}']).unwrap_or(part.len());
         let (name, rest) = part.split_at(end);
-        let conditions = name.split_once('/').map_or_else(
-            || format!("device={name}"),
-            |(device, port)| format!("device={device},port={port}"),
-        );
+        let conditions = name
+            .split_once('/')
+            .map_or_else(|| format!("device={name}"), |(device, port)| format!("device={device},port={port}"));
         text.push_str(&format!("ports.ports[{conditions}]{rest}"));
     }
     text
