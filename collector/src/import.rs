@@ -2,16 +2,21 @@
 //!
 //! A tree is a directory that holds `class/`, `devices/` or `bus/` as `/sys` does, or one that holds such a directory
 //! under the name `sys`. Several trees of one machine lie side by side with a file `TIMES` that gives the seconds of
-//! each: `t0 0`, `t1 10`. Nothing is known of the machine's host name or kernel.
+//! each: `t0 0`, `t1 10`. Nothing is known of the machine's host name or kernel. Beside `sys` may lie saved output of
+//! other tools: see [`ethtool`].
+
+mod ethtool;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::observation::Nanos;
+use self::ethtool::PortsByNetdev;
+use crate::observation::recording::Header;
+use crate::observation::{Body, Nanos, Observation, SourceState};
 use crate::source::files::RootedFiles;
 use crate::source::pcie::{PcieOptions, PcieSource};
-use crate::source::sysfs::{SysfsOptions, SysfsSource};
+use crate::source::sysfs::{SysfsOptions, SysfsSource, why_no_device};
 use crate::source::{Emit, Source};
 
 /// Why sysfs trees could not be imported.
@@ -80,13 +85,25 @@ fn tree_at(path: &Path) -> Option<PathBuf> {
     [path.to_owned(), path.join("sys")].into_iter().find(|path| is_tree(path))
 }
 
+/// The header of a recording of these trees: without a time of day, with the reason where there is no device.
+#[must_use]
+pub fn header(trees: &[(PathBuf, f64)]) -> Header {
+    let files = trees.first().and_then(|(path, _)| RootedFiles::new(path).ok());
+    let note = files.and_then(|files| why_no_device(&files)).map(|why| why.to_string());
+    Header { mono_ns: None, unix_ns: None, note, ..Header::new() }
+}
+
 /// Emits what the sources see in each tree, at its time (seconds from 0 on, ascending). All trees are of one machine: a
-/// device or port is said again only where it changed, and a device that a later tree lacks is said to be removed.
+/// device or port is said again only where it changed, and a device that a later tree lacks is said to be removed. What
+/// a source cannot see is said as on a live node. Gives back the files beside the trees that could not be used.
 ///
 /// # Errors
 /// A tree that cannot be opened, or a time that is none. What was emitted before stands.
-pub fn import_sysfs_trees(trees: &[(PathBuf, f64)], emit: &mut Emit<'_>) -> Result<(), ImportError> {
+pub fn import_sysfs_trees(trees: &[(PathBuf, f64)], emit: &mut Emit<'_>) -> Result<Vec<String>, ImportError> {
     let mut sources: Option<(SysfsSource, PcieSource)> = None;
+    let mut ports = PortsByNetdev::new();
+    let mut said = [None, None];
+    let mut passed_over = Vec::new();
     let mut last = 0;
     for (path, seconds) in trees {
         let t = nanos(*seconds).filter(|t| *t >= last);
@@ -101,10 +118,38 @@ pub fn import_sysfs_trees(trees: &[(PathBuf, f64)], emit: &mut Emit<'_>) -> Resu
         let (sysfs, pcie) = sources.get_or_insert_with(|| {
             (SysfsSource::new(SysfsOptions::new(files.clone())), PcieSource::new(PcieOptions::new(files)))
         });
-        sysfs.poll(t, emit);
+        sysfs.poll(t, &mut |observation| {
+            note_netdevs(observation, &mut ports);
+            emit(observation);
+        });
         pcie.poll(t, emit);
+        passed_over.extend(ethtool::emit_beside(beside(path), t, &ports, emit));
+        for (said, source) in said.iter_mut().zip([&*sysfs as &dyn Source, &*pcie]) {
+            let availability = source.availability();
+            let says = Some((availability.state, availability.reason()));
+            if *said != says {
+                let (state, reason) = (availability.state, availability.reason().map(Into::into));
+                let body = Body::Source(SourceState { source: availability.name.into(), state, reason });
+                emit(&Observation { t, body });
+                *said = says;
+            }
+        }
     }
-    Ok(())
+    Ok(passed_over)
+}
+
+/// Where the output of other tools lies: beside `sys`, or in the tree itself where it has no name of its own.
+fn beside(tree: &Path) -> &Path {
+    tree.parent().filter(|_| tree.file_name().is_some_and(|name| name == "sys")).unwrap_or(tree)
+}
+
+/// Keeps which port has which network device.
+fn note_netdevs(observation: &Observation<'_>, ports: &mut PortsByNetdev) {
+    let Body::Port(port) = &observation.body else { return };
+    ports.retain(|_, (device, number)| *device != port.device || *number != port.port);
+    for netdev in &port.netdevs {
+        ports.entry(netdev.to_string()).or_insert_with(|| (port.device.to_string(), port.port));
+    }
 }
 
 /// Seconds as nanoseconds; `None` for what is no time from 0 to a century.
@@ -180,12 +225,13 @@ mod tests {
                 Body::Counters(set) => {
                     format!("{} {} {:?}", set.device, set.source.name(), set.values.get("port_rcv_data"))
                 }
+                Body::Source(source) => format!("source {}", source.source),
                 other => other.type_name().to_owned(),
             });
         })
         .unwrap();
         // The missing hw_counters of b are said once, with the first tree.
-        assert_eq!(said, ["device a removed Some(true)", "b counters Some(1)"]);
+        assert_eq!(said, ["device a removed Some(true)", "b counters Some(1)", "source sysfs", "source pcie"]);
     }
 
     #[test]

@@ -1,3 +1,6 @@
 //! End-to-end tests.
 
+pub mod binary;
+pub mod fixture;
+pub mod reading;
 pub mod vm;

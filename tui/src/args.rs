@@ -37,7 +37,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "RDMASCOPE_INTERVAL", value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
     /// Attach no eBPF program
-    #[arg(long, global = true, env = "RDMASCOPE_NO_EBPF")]
+    #[arg(long, global = true, env = "RDMASCOPE_NO_EBPF", value_parser = switch())]
     pub(crate) no_ebpf: bool,
     /// Share of one core the data-path probes may cost, for example 1%; off = no limit, 0 = no data-path probe
     /// [default: 1%]
@@ -50,7 +50,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "RDMASCOPE_COLOR", value_enum, value_name = "WHEN")]
     pub(crate) color: Option<When>,
     /// Draw with ASCII characters only
-    #[arg(long, global = true, env = "RDMASCOPE_ASCII")]
+    #[arg(long, global = true, env = "RDMASCOPE_ASCII", value_parser = switch())]
     pub(crate) ascii: bool,
 }
 
@@ -208,6 +208,16 @@ pub(crate) struct Import {
     /// Replace a file that exists
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// The text of a flag's variable: `1`, `yes`, `true` and `on` switch it on; `0`, `no`, `false`, `off` and nothing do not.
+fn switch() -> impl clap::builder::TypedValueParser<Value = bool> {
+    use clap::builder::TypedValueParser;
+    clap::builder::StringValueParser::new().try_map(|text| match text.to_ascii_lowercase().as_str() {
+        "1" | "y" | "yes" | "true" | "t" | "on" => Ok(true),
+        "" | "0" | "n" | "no" | "false" | "f" | "off" => Ok(false),
+        _ => Err("neither yes nor no"),
+    })
 }
 
 /// 100 ms or more.

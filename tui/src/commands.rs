@@ -12,7 +12,7 @@ use clap::CommandFactory;
 use collector::command::{check, doctor, findings, ports, qps};
 use collector::engine::Engine;
 use collector::feed::{Feed, Mode, RecordingStatus};
-use collector::import::{Recognised, import_sysfs_trees, recognise};
+use collector::import::{Recognised, header, import_sysfs_trees, recognise};
 use collector::inventory::World;
 use collector::live::Live;
 use collector::node::Node;
@@ -201,11 +201,11 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     let node = Node::open(&config.node)?;
     let mut header = node.header.clone();
     header.note = node.no_device.as_ref().map(ToString::to_string);
+    let options = RecordingOptions { path: record.file.clone(), force: record.force, max_bytes: record.max_size };
+    let recording = Recording::start(options, header.clone())?;
     if let Some(why) = &node.no_device {
         eprintln!("rdmascope: {why}; recording what there is");
     }
-    let options = RecordingOptions { path: record.file.clone(), force: record.force, max_bytes: record.max_size };
-    let recording = Recording::start(options, header.clone())?;
     let status = recording.status();
     let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources).sink(Box::new(recording));
     if record.json {
@@ -294,25 +294,25 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
 
 fn import(import: &Import) -> anyhow::Result<ExitCode> {
     let mut trees = Vec::new();
-    let mut not = 0;
+    let mut not = Vec::new();
     for path in &import.paths {
         match recognise(path) {
             Recognised::Trees(mut found) => trees.append(&mut found),
-            Recognised::Not(why) => {
-                not += 1;
-                eprintln!("rdmascope: {}: not recognised: {why}", path.display());
-            }
+            Recognised::Not(why) => not.push(format!("{}: {why}", path.display())),
         }
     }
     if trees.is_empty() {
-        bail!("nothing to import");
+        bail!("nothing to import: {}", not.join("; "));
     }
     let options = RecordingOptions { path: import.output.clone(), force: import.force, max_bytes: None };
-    let header = Header { mono_ns: None, unix_ns: None, ..Header::new() };
+    let header = header(&trees);
     let mut recording = Recording::start(options, header.clone())?;
     let status = recording.status();
     let world = World::new(header);
-    import_sysfs_trees(&trees, &mut |observation| recording.observation(observation, &world))?;
+    not.extend(import_sysfs_trees(&trees, &mut |observation| recording.observation(observation, &world))?);
+    for not in &not {
+        eprintln!("rdmascope: not recognised: {not}");
+    }
     recording.finish();
     let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());
     if let Some(stopped) = status.stopped {
@@ -325,7 +325,7 @@ fn import(import: &Import) -> anyhow::Result<ExitCode> {
         if trees.len() == 1 { "" } else { "s" },
         import.output.display()
     );
-    Ok(if not > 0 { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    Ok(if !not.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }
 
 fn manual() -> anyhow::Result<String> {

@@ -40,10 +40,12 @@ fn usage(error: &clap::Error) -> ExitCode {
         };
     }
     let text = error.render().to_string();
-    let first = text.lines().next().unwrap_or_default();
+    // The first paragraph: what is wrong, and where clap lists them the arguments missing or the values possible.
+    let first: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let first = first.join(" ");
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
-    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let first = first.strip_prefix("error: ").unwrap_or(&first);
     eprintln!("rdmascope: {first}{tip}; see rdmascope --help");
     failure(std::env::args_os().skip(1).any(|word| word == "check"))
 }

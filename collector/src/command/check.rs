@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::findings;
 use super::ports::Port;
 use super::table::or_dash;
+use super::{findings, notes};
 use crate::finding::{Finding, Severity};
-use crate::inventory::World;
+use crate::inventory::{Role, World};
 use crate::observation::PortState;
 use crate::rule::{self, View};
 
@@ -16,11 +16,11 @@ use crate::rule::{self, View};
 pub enum Verdict {
     /// Nothing is wrong as far as can be seen.
     Ok,
-    /// A warning is raised.
+    /// A warning is raised, or there is no RDMA device here.
     Warning,
     /// A critical finding is raised.
     Critical,
-    /// No port could be read.
+    /// There are devices, but no port could be read.
     Unknown,
 }
 
@@ -51,13 +51,15 @@ impl Verdict {
 pub struct CheckReport<'w> {
     /// The verdict on the node.
     pub verdict: Verdict,
+    /// Why no port could be judged; null when one was.
+    pub reason: Option<String>,
     /// The ports as in `ports`.
     pub ports: Vec<Port>,
     /// Raised findings, worst first.
     pub findings: Vec<&'w Finding>,
     /// Rules that could not be judged in the time given.
     pub not_judged: Vec<NotJudged>,
-    /// Why, where the verdict is unknown; notes otherwise.
+    /// What to know before believing the verdict.
     pub notes: Vec<String>,
 }
 
@@ -79,6 +81,8 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
     let readable = world.present_ports().any(|(_, port)| port.state != PortState::Unknown);
     let verdict = match findings.iter().map(|finding| finding.severity).max() {
         Some(Severity::Critical) => Verdict::Critical,
+        // Looked at and judged: a node that is asked for its RDMA and has none. Unlike devices that cannot be read.
+        _ if notes::no_device(world).is_some() => Verdict::Warning,
         _ if !readable => Verdict::Unknown,
         Some(Severity::Warning) => Verdict::Warning,
         Some(Severity::Info) | None => Verdict::Ok,
@@ -87,7 +91,15 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         .iter()
         .filter_map(|rule| rule.not_judged(view).map(|reason| NotJudged { rule: rule.id(), reason }))
         .collect();
-    CheckReport { verdict, ports: ports.ports, findings, not_judged, notes: ports.notes }
+    let mut notes = ports.notes;
+    let reason = (!readable).then(|| match notes::why_no_port(world) {
+        Some(reason) => {
+            notes.retain(|note| *note != reason);
+            reason
+        }
+        None => "no RDMA port could be read".to_owned(),
+    });
+    CheckReport { verdict, reason, ports: ports.ports, findings, not_judged, notes }
 }
 
 impl CheckReport<'_> {
@@ -95,12 +107,13 @@ impl CheckReport<'_> {
     #[must_use]
     pub fn text(&self, world: &World) -> String {
         let mut text = format!("{}: ", self.verdict.word());
-        text.push_str(&match self.verdict {
-            Verdict::Unknown => "no RDMA port could be read".to_owned(),
-            _ => format!("{} ports, {} findings", self.ports.len(), self.findings.len()),
-        });
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        text.push_str(&self.reason.clone().unwrap_or_else(|| {
+            format!("{}, {}", count(self.ports.len(), "port"), count(self.findings.len(), "finding"))
+        }));
         text.push('\n');
-        for port in &self.ports {
+        let folded = |port: &&Port| port.role != Some(Role::Management) || port.parent.is_none();
+        for port in self.ports.iter().filter(folded) {
             let rate = port.rate_gbps.filter(|_| port.state == Some("ACTIVE"));
             text.push_str(&format!(
                 "{}/{} {} {} {} Gb/s{}\n",

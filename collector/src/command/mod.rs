@@ -4,6 +4,7 @@
 pub mod check;
 pub mod doctor;
 pub mod findings;
+pub mod notes;
 pub mod ports;
 pub mod qps;
 pub mod table;

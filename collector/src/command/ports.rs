@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::notes;
 use super::table::{Align, Table, or_dash};
-use crate::inventory::{CounterSet, DeviceId, DeviceRecord, LinkState, PortRecord, Role, World};
-use crate::observation::{LinkLayer, PortState};
+use crate::inventory::{CounterSet, DeviceId, DeviceRecord, LinkState, PcieRecord, PortRecord, Role, World};
+use crate::observation::{AerSeverity, LinkLayer, PortState};
 use crate::timeline::arithmetic::Reading;
 use crate::timeline::counter_table::Meaning;
 
@@ -70,6 +71,8 @@ pub struct Port {
     pub gids: Vec<GidEntry>,
     /// PCIe link.
     pub pcie: Option<PcieLink>,
+    /// AER totals of the PCI function; null where it shows none.
+    pub aer: Option<AerTotals>,
     /// RDMA bytes sent since the counter's own start.
     pub tx_bytes: Option<u64>,
     /// RDMA bytes received.
@@ -113,6 +116,17 @@ pub struct PcieLink {
     pub gbps: Option<f64>,
 }
 
+/// Errors a PCI function has counted since it was enumerated; null where it shows none of the severity.
+#[derive(Debug, Serialize)]
+pub struct AerTotals {
+    /// Correctable.
+    pub correctable: Option<u64>,
+    /// Uncorrectable, not fatal.
+    pub nonfatal: Option<u64>,
+    /// Uncorrectable and fatal.
+    pub fatal: Option<u64>,
+}
+
 /// A reset of counters.
 #[derive(Debug, Serialize)]
 pub struct Reset {
@@ -149,7 +163,7 @@ pub struct Counter {
 #[must_use]
 pub fn report(world: &World) -> PortsReport {
     let ports: Vec<Port> = world.present_ports().map(|(device, port)| one(world, device, port)).collect();
-    PortsReport { node: node(world), ports, notes: notes(world) }
+    PortsReport { node: node(world), ports, notes: notes::of_node(world) }
 }
 
 /// A port that carries data of its own.
@@ -175,50 +189,6 @@ fn node(world: &World) -> Node {
         data_ports: readable.then_some(data.len()),
         capacity_gbps: active.map(|port| port.rate_gbps).sum::<Option<f64>>().filter(|_| readable),
     }
-}
-
-fn notes(world: &World) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(note) = &world.header.note {
-        notes.push(note.clone());
-    }
-    let unreadable: Vec<&DeviceRecord> =
-        world.present().map(|(_, d)| d).filter(|device| device.unreadable.is_some()).collect();
-    if let Some(first) = unreadable.first() {
-        let names: Vec<&str> = unreadable.iter().map(|device| &*device.name).collect();
-        let reason = first.unreadable.as_deref().unwrap_or_default();
-        notes.push(format!(
-            "{} RDMA device{} named, not readable ({}): {reason}",
-            names.len(),
-            if names.len() == 1 { "" } else { "s" },
-            names.join(", ")
-        ));
-    }
-    for (_, device) in world.present() {
-        if let Some((_, counters)) = device.reset {
-            notes.push(format!("counters of {} reset (all {counters} nonzero counters fell together)", device.name));
-        }
-    }
-    let vfs: Vec<(&DeviceRecord, Option<&DeviceRecord>)> = world
-        .present()
-        .filter(|(id, _)| world.role(*id) == Some(Role::Vf))
-        .map(|(id, device)| (device, world.parent(id).map(|parent| world.device(parent))))
-        .collect();
-    if !vfs.is_empty() {
-        notes.push("virtual functions are views of their physical port: their numbers are not added to it".to_owned());
-    }
-    for (device, _) in vfs.iter().filter(|(_, parent)| parent.is_none()) {
-        notes.push(format!("{} is a VF (PF not visible)", device.name));
-    }
-    if world.findings_dropped > 0 {
-        notes.push(format!("{} further findings were only counted: too many of one rule", world.findings_dropped));
-    }
-    for (name, source) in &world.sources {
-        if let Some(reason) = &source.reason {
-            notes.push(format!("{name}: {reason}"));
-        }
-    }
-    notes
 }
 
 fn one(world: &World, device: &DeviceRecord, port: &PortRecord) -> Port {
@@ -251,6 +221,7 @@ fn one(world: &World, device: &DeviceRecord, port: &PortRecord) -> Port {
             let known = record.link != LinkState::default();
             known.then(|| PcieLink { link: record.link, gbps: record.link.gbps() })
         }),
+        aer: function.and_then(|function| aer(world.pcie.get(function)?)),
         tx_bytes: total(Meaning::TxBytes),
         rx_bytes: total(Meaning::RxBytes),
         tx_gbps: now.tx_gbps,
@@ -260,8 +231,23 @@ fn one(world: &World, device: &DeviceRecord, port: &PortRecord) -> Port {
         lifespan_s: port.lifespan_ms.map(|ms| f64::from(ms) / 1e3),
         counters: port.sets.iter().chain(&device.sets).flat_map(counters).collect(),
         findings: findings_about(world, id, port),
-        notes: port.notes.clone(),
+        notes: notes::of_port(port),
     }
+}
+
+/// The totals by severity: the kernel's own sum where it writes one, else the sum over the kinds.
+fn aer(record: &PcieRecord) -> Option<AerTotals> {
+    let totals = record.aer.as_ref()?;
+    let of = |severity: AerSeverity| {
+        let lines = || totals.iter().filter(move |total| total.severity == severity);
+        let written = lines().find(|total| total.is_sum()).map(|total| total.value);
+        written.or_else(|| lines().map(|total| total.value).reduce(u64::saturating_add))
+    };
+    Some(AerTotals {
+        correctable: of(AerSeverity::Corrected),
+        nonfatal: of(AerSeverity::Nonfatal),
+        fatal: of(AerSeverity::Fatal),
+    })
 }
 
 fn counters(set: &CounterSet) -> Vec<Counter> {
@@ -323,7 +309,9 @@ impl PortsReport {
             ("ROLE", Align::Left),
             ("FINDINGS", Align::Left),
         ]);
-        for port in &self.ports {
+        // A management sub-device is a note below its parent, not rows of its own.
+        let folded = |port: &&Port| port.role != Some(Role::Management) || port.parent.is_none();
+        for port in self.ports.iter().filter(folded) {
             let three = |value: Option<f64>| or_dash(value.map(|value| format!("{value:.3}")));
             let up = port.state == Some("ACTIVE");
             table.row(vec![
@@ -342,8 +330,7 @@ impl PortsReport {
                     (Role::Pf, _) => "pf".to_owned(),
                     (Role::Vf, Some(parent)) => format!("vf of {parent}"),
                     (Role::Vf, None) => "vf (PF not visible)".to_owned(),
-                    (Role::Management, Some(parent)) => format!("management of {parent}"),
-                    (Role::Management, None) => "management".to_owned(),
+                    (Role::Management, _) => "management".to_owned(),
                 }),
                 port.findings.join(" "),
             ]);

@@ -86,6 +86,9 @@ pub enum RecordingError {
     /// The first line is not a recording's header.
     #[error("not an rdmascope recording: the first line is no header ({0})")]
     NoHeader(String),
+    /// The compressed stream ends before the first line does.
+    #[error("the recording is cut off before the end of its first line")]
+    HeaderCutOff,
     /// The recording was written by a newer version.
     #[error("the recording has format version {0}; this program reads up to {VERSION}")]
     NewerVersion(u32),
@@ -181,6 +184,9 @@ impl<R: Read> Reader<R> {
             Ok(Filled::Line | Filled::TooLong) => {}
             Ok(Filled::Partial) if !reader.buffer.is_empty() => {}
             Ok(_) => return Err(RecordingError::Empty),
+            Err(error) if reader.lines.is_compressed() && error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(RecordingError::HeaderCutOff);
+            }
             Err(error) if error.kind() == io::ErrorKind::Other || error.kind() == io::ErrorKind::InvalidData => {
                 return Err(RecordingError::NoHeader(error.to_string()));
             }

@@ -113,7 +113,9 @@ fn compressed(path: &Path) -> bool {
 fn create(path: &Path, force: bool) -> Result<File, RecordingStartError> {
     let mut options = OpenOptions::new();
     options.write(true);
-    if force {
+    // A pipe or a terminal holds nothing that could be lost.
+    let special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    if force || special {
         options.create(true).truncate(true);
     } else {
         options.create_new(true);

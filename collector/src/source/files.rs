@@ -7,8 +7,8 @@
 //! What [`RootedFiles`] promises: no symbolic link leads out of the root, nothing is opened for writing, and nothing is
 //! opened that is not a regular file with a read bit (root may open a mode 0200 attribute, and reading it can have effects).
 
-#[cfg(test)]
-pub(crate) mod faults;
+#[cfg(any(test, feature = "faults"))]
+pub mod faults;
 
 use std::borrow::Cow;
 use std::io;

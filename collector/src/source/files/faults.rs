@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex};
 use super::{Entry, Files, OpenFile, io};
 
 /// A tree in which some files answer with an errno.
-pub(crate) struct FaultyFiles<F> {
+pub struct FaultyFiles<F> {
     inner: F,
     faults: Mutex<HashMap<String, (bool, i32)>>,
     opened: Arc<Mutex<Vec<String>>>,
 }
 
 impl<F: Files> FaultyFiles<F> {
-    pub(crate) fn new(inner: F) -> Self {
+    /// The tree without a fault.
+    #[must_use]
+    pub fn new(inner: F) -> Self {
         Self { inner, faults: Mutex::default(), opened: Arc::default() }
     }
 
@@ -24,18 +26,27 @@ impl<F: Files> FaultyFiles<F> {
     }
 
     /// From here on opening (`at_open`) or reading the file fails.
-    pub(crate) fn fail(&self, path: &str, at_open: bool, errno: i32) {
+    ///
+    /// # Panics
+    /// The file's directory does not exist.
+    pub fn fail(&self, path: &str, at_open: bool, errno: i32) {
         let path = self.key(path).expect("a fault is put into a directory that exists");
         self.faults.lock().expect("no test panics in the lock").insert(path, (at_open, errno));
     }
 
     /// Takes every fault away.
-    pub(crate) fn heal(&self) {
+    ///
+    /// # Panics
+    /// Never: nothing panics while it holds the lock.
+    pub fn heal(&self) {
         self.faults.lock().expect("no test panics in the lock").clear();
     }
 
     /// The faults of a case's `FAULTS.tsv`.
-    pub(crate) fn fail_as_in(&self, tsv: &str) {
+    ///
+    /// # Panics
+    /// An errno there has no number here, or a file's directory does not exist.
+    pub fn fail_as_in(&self, tsv: &str) {
         for line in tsv.lines().filter(|line| !line.starts_with('#')) {
             let mut fields = line.split('\t');
             let (Some(path), Some(op), Some(errno)) = (fields.next(), fields.next(), fields.next()) else {
@@ -51,7 +62,11 @@ impl<F: Files> FaultyFiles<F> {
     }
 
     /// Resolved paths of all files opened so far.
-    pub(crate) fn opened(&self) -> Vec<String> {
+    ///
+    /// # Panics
+    /// Never: nothing panics while it holds the lock.
+    #[must_use]
+    pub fn opened(&self) -> Vec<String> {
         self.opened.lock().expect("no test panics in the lock").clone()
     }
 }

@@ -94,7 +94,9 @@ fn ranges(places: &[Place]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-fn remedy(reason: &str) -> Option<&'static str> {
+/// What the operator can do about a reason; `None` where that is not known.
+#[must_use]
+pub fn remedy(reason: &str) -> Option<&'static str> {
     match reason {
         DANGLING => Some(DANGLING_FIX),
         "EACCES" | "EPERM" => Some("run with the right to read it, or leave it unknown"),

@@ -31,6 +31,7 @@ mod watch;
 use std::sync::Arc;
 
 pub use absent::{NoDevice, why_no_device};
+pub use fold::remedy;
 
 use self::counters::CounterSet;
 use self::fold::Gap;

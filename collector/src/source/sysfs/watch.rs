@@ -157,5 +157,5 @@ impl DeviceWatch {
 /// The numbers of a device's ports.
 fn port_numbers(files: &dyn Files, device: &str) -> impl Iterator<Item = u32> {
     let entries = files.list(&format!("class/infiniband/{device}/ports")).unwrap_or_default();
-    entries.into_iter().filter_map(|entry| entry.name.parse().ok())
+    entries.into_iter().filter(|entry| entry.object).filter_map(|entry| entry.name.parse().ok())
 }
