@@ -586,10 +586,13 @@ impl Engine {
 
     fn qp_stats(&mut self, t: Nanos, seen: &observation::QpStats<'_>) {
         let device = self.device_id(t, &seen.device);
+        // A sweep ends with a `probes` line of the same time. Where nobody writes those, the lines themselves tell when.
+        if self.world.probes.is_none() {
+            self.world.qps.swept(t);
+        }
         // The sweep before this one: the time over which the difference was counted.
-        let newest = self.world.qps.sweeps[0];
-        let before = if newest == Some(t) { self.world.qps.sweeps[1] } else { newest };
-        self.world.qps.swept(t);
+        let [newest, earlier] = self.world.qps.sweeps;
+        let before = if newest == Some(t) { earlier } else { newest };
         if !seen.errors.is_empty() {
             self.qp_errors(t, device, seen);
         }

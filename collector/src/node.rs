@@ -11,6 +11,7 @@ use crate::observation::{Nanos, Seeing};
 use crate::source::files::RootedFiles;
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
+use crate::source::starting::Starting;
 use crate::source::sysfs::{NoDevice, SysfsOptions, SysfsSource, why_no_device};
 use crate::source::{Availability, Emit, Missing, Source, nldev};
 
@@ -27,6 +28,8 @@ pub struct NodeOptions {
     pub interval_ns: u64,
     /// Probes; `None` attaches none.
     pub probes: Option<ProbeOptions>,
+    /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
+    pub probes_aside: bool,
 }
 
 /// Why the node cannot be watched as asked.
@@ -77,6 +80,10 @@ impl Node {
             sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
             match &options.probes {
+                Some(probes) if options.probes_aside => {
+                    let probes = probes.clone();
+                    sources.push(Box::new(Starting::new("probes", move || Box::new(Probes::start(&probes)))));
+                }
                 Some(probes) => sources.push(Box::new(Probes::start(probes))),
                 None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
             }

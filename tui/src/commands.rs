@@ -15,7 +15,7 @@ use collector::feed::{Feed, Mode, RecordingStatus};
 use collector::import::{Recognised, header, import_sysfs_trees, recognise};
 use collector::inventory::World;
 use collector::live::Live;
-use collector::node::Node;
+use collector::node::{Node, NodeOptions};
 use collector::observation::recording::Header;
 use collector::replay::{Player, judge};
 use collector::sim::{Simulator, scenarios};
@@ -80,7 +80,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 /// The live screen; on a node without RDMA the demo under a banner that says why.
 fn live(config: &Config) -> anyhow::Result<ExitCode> {
-    let node = Node::open(&config.node)?;
+    let node = Node::open(&NodeOptions { probes_aside: true, ..config.node.clone() })?;
     if !std::io::stdout().is_terminal() {
         let hint = match &node.no_device {
             Some(why) => format!("{why}; standard output is no terminal: try rdmascope demo --json"),

@@ -75,6 +75,7 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             exclude: or(&global.exclude, file.exclude),
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
             probes: (!global.no_ebpf && !file.no_ebpf).then_some(probes),
+            probes_aside: false,
         },
         rules: file.rule,
         color,

@@ -52,9 +52,13 @@ mod tests {
         let mut world = World::new(Header::new());
         world.devices.push(Arc::new(DeviceRecord::new("d", 0)));
         let mut port = PortRecord::new(PortKey { device: DeviceId(0), port: 1 }, 0, PortState::Active);
-        traced.iter().for_each(|value| port.traced.push(*value));
+        for value in traced {
+            port.traced.push(*value);
+        }
         let ring = port.rates.entry(Meaning::TxBytes).or_default();
-        sent.iter().for_each(|value| ring.push(*value));
+        for value in sent {
+            ring.push(*value);
+        }
         world.ports.push(Arc::new(port));
         world
     }

@@ -7,6 +7,7 @@ pub mod files;
 pub mod nldev;
 pub mod pcie;
 pub mod probes;
+pub mod starting;
 pub mod sysfs;
 pub mod verbs;
 
