@@ -13,7 +13,7 @@ snapshot start
 
 # connection NAME DEVICE PEER: a connection in the background, with its process in $connection.
 connection() {
-  pair "$2" "$(gid_index "$2")" "$3" "$(gid_index "$3")" seconds=60 timeout=14 retry=3 pause_us=2000 > "$1.jsonl" 2>&1 &
+  pair "$2" "$(gid_index "$2")" "$3" "$(gid_index "$3")" seconds=60 timeout=14 retry=3 pause_us=2000 linger=5 > "$1.jsonl" 2>&1 &
   connection=$!
   wait_for 5 grep -q '"connected"' "$1.jsonl" || { cat "$1.jsonl"; fail "$1 did not connect"; }
 }

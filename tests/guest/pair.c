@@ -1,7 +1,8 @@
 // link: -libverbs -lpthread
 // pair DEVICE GID_INDEX PEER_DEVICE PEER_GID_INDEX [KEY=VALUE…]: a reliable connection between two devices, both ends in
 // this process; writes over it until the time is over or the connection breaks. Keys: seconds=5 size=4096 depth=8
-// timeout=14 retry=3 pause_us=0 same_qpn=0 (1: both ends get the same QPN). Prints what happens as lines of JSON, each with `t`, CLOCK_MONOTONIC nanoseconds:
+// timeout=14 retry=3 pause_us=0 same_qpn=0 (1: both ends get the same QPN) linger=0 (seconds a broken
+// connection keeps its QPs). Prints what happens as lines of JSON, each with `t`, CLOCK_MONOTONIC nanoseconds:
 // "connected" (both QPNs), "async" (an asynchronous event), "error" (the first failed completion of either end), "state"
 // (both ends after that), "end" (the account). Exit code 0: all well; 3: the connection broke.
 #include <infiniband/verbs.h>
@@ -210,6 +211,9 @@ int main(int argc, char **argv) {
         "\"bytes\":%lld,\"completions\":%ld,\"errors\":%ld", getpid(), a.device, a.qp->qp_num, b.device, b.qp->qp_num,
         posted, posted, (long long)posted * size, succeeded, failed);
     fflush(stdout);
+    // As a real program does, which finds out, tells its peers, and only then tears down.
+    if (failed)
+        sleep((unsigned)option(argc, argv, "linger", 0));
     // The threads that wait for events never end.
     _exit(failed ? 3 : 0);
 }

@@ -1,17 +1,21 @@
 # The screens in a real terminal: `rdmascope` in tmux with traffic, keys, and what is left of the terminal afterwards.
 # order: 40
-# timeout: 240
+# timeout: 300
 # needs: rdmascope
 
 rdmascope --version > rdmascope.version 2>&1 && [ -s rdmascope.version ] || skip 'rdmascope says no version: not built, or a placeholder'
 fabric || fail 'the fabric did not come up'
-pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=220 pause_us=2000 > pair.jsonl 2>&1 &
+modprobe aer_inject || fail 'no aer_inject'
+# traffic: a connection that goes on until its link is cut.
+traffic() { pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=250 pause_us=4000 timeout=14 retry=3 linger=8 > "$1" 2>&1 & }
+traffic pair.jsonl
 
 export LC_ALL=C.UTF-8
 t() { tmux -u -L bench "$@"; }
 # capture FILE: the pane as text, and with its colours in FILE.ansi.
 capture() { t capture-pane -p > "$1"; t capture-pane -p -e > "$1.ansi"; }
 shows_more_than() { [ "$(t capture-pane -p | grep -c '[^ ]')" -gt "$1" ]; }
+shows() { t capture-pane -p | grep -qF -- "$1"; }
 differs_from() { ! t capture-pane -p | cmp -s - "$1"; }
 
 # session NAME COLUMNS ROWS: a shell in a new tmux of that size, which runs the program and notes what it leaves.
@@ -29,7 +33,7 @@ RUN
   t send-keys "bash $1/run" Enter
   # Before it starts the terminal shows the command's line and nothing else; the program fills the screen.
   started() { [ -e "$1/rc" ] || shows_more_than 5; }
-  wait_for 20 started "$1" || { capture "$1/nothing"; fail "$1: no screen after 20 s"; }
+  wait_for 30 started "$1" || { capture "$1/nothing"; fail "$1: no screen after 30 s"; }
   [ ! -e "$1/rc" ] || { cat "$1/stderr"; fail "$1: rdmascope ended at once, exit code $(cat "$1/rc")"; }
 }
 
@@ -44,7 +48,29 @@ over() {
   grep -q '"alternate_screen":0,"cursor_shown":1,"mouse":0' "$1/terminal.json" || { cat "$1/terminal.json"; fail "$1: the terminal is not restored"; }
 }
 
+# fault NAME: a PCIe error on the card and a cut link, on the screen until the connection's QPs have failed.
+fault() {
+  t send-keys 1
+  aer "$(card_pci)" corrected 100
+  ip -n r link set ra down
+  wait_for 20 shows link.down || { capture "$1/no_link_down"; fail "$1: link.down is not on the screen"; }
+  wait_for 20 shows qp. || echo "$1: no finding about a QP on the screen"
+  capture "$1/fault1"
+  t send-keys 5
+  wait_for 5 differs_from "$1/fault1"
+  capture "$1/fault5"
+  t send-keys 3
+  wait_for 5 differs_from "$1/fault5"
+  capture "$1/fault3"
+  ip -n r link set ra up
+  fabric || fail 'the fabric did not come back'
+}
+
 panes() {
+  # The probes start aside of the screen; what they see comes a sweep later.
+  wait_for 60 shows 'probes 9/9' || echo "$1: not all probes were attached after 60 s"
+  wait_for 10 shows ' G' || true
+  sleep 3
   capture "$1/start"
   local last=$1/start key
   for key in 1 3 5 9; do
@@ -59,6 +85,10 @@ for size in 120x40 80x24; do
   step "$size, ended by q"
   session "$size" "${size%x*}" "${size#*x}"
   panes "$size"
+  if [ "$size" = 120x40 ]; then
+    fault "$size"
+    traffic pair2.jsonl
+  fi
   t send-keys q
   over "$size"
 done

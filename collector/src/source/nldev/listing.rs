@@ -71,8 +71,9 @@ impl Nldev {
             }
         }
         let count = count.max(self.qps.len() as u64);
-        self.qp_period = stretched(self.options.qp_period, count, self.options.max_qp_queries_per_s);
-        self.qps_due = next(self.qps_due, self.options.qp_period, now);
+        let usual = self.usual_qp_period(now);
+        self.qp_period = stretched(usual, count, self.options.max_qp_queries_per_s);
+        self.qps_due = next(self.qps_due, usual, now);
         if self.qps_listed.is_some_and(|listed| now < listed.saturating_add(self.qp_period)) {
             return;
         }

@@ -52,6 +52,9 @@ pub use statistics::Coverage;
 
 const SECOND: Nanos = 1_000_000_000;
 
+/// How long QPs are listed every second after something happened: transport retries of common timers end within it.
+const HURRIED_FOR: Nanos = 10 * SECOND;
+
 /// The source's name.
 pub const NAME: &str = "nldev";
 
@@ -97,6 +100,8 @@ enum Link {
 
 /// The RDMA netlink source.
 pub struct Nldev {
+    /// Until then QPs are listed every second.
+    hurried_until: Nanos,
     options: Options,
     link: Link,
     monitor: Monitor,
@@ -145,6 +150,7 @@ impl Nldev {
             bound_due: 0,
             qps_due: 0,
             qps_listed: None,
+            hurried_until: 0,
             qp_period: options.qp_period,
             overruns: 0,
             options,
@@ -201,6 +207,11 @@ impl Nldev {
         self.netns_shared = netns_shared;
         // Without this question an old kernel would let us join a group in which nothing is ever said.
         self.monitor.join(monitored);
+    }
+
+    /// The period of the QP list: shorter for a while after something happened, for that is when QPs fail.
+    fn usual_qp_period(&self, now: Nanos) -> Nanos {
+        if now < self.hurried_until { self.options.qp_period.min(SECOND) } else { self.options.qp_period }
     }
 
     /// Looks for a kernel that has got RDMA netlink since the last look.
@@ -302,6 +313,17 @@ impl Source for Nldev {
                 self.devices_due.min(self.statistics_due).min(list)
             }
         }
+    }
+
+    fn set_interval(&mut self, interval_ns: u64) {
+        self.options.statistics_period = interval_ns;
+        self.statistics_due = 0;
+    }
+
+    fn nudge(&mut self, now: Nanos) {
+        self.hurried_until = now.saturating_add(HURRIED_FOR);
+        self.qps_due = self.qps_due.min(now);
+        self.statistics_due = self.statistics_due.min(now);
     }
 
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {

@@ -246,6 +246,11 @@ impl Source for SysfsSource {
         self.due
     }
 
+    fn set_interval(&mut self, interval_ns: u64) {
+        self.options.period_ns = interval_ns;
+        self.due = 0;
+    }
+
     fn nudge(&mut self, now: Nanos) {
         self.due = self.due.min(now.max(self.last_poll + SHORTEST_PERIOD_NS));
     }
