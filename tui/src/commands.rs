@@ -322,7 +322,7 @@ fn import(import: &Import) -> anyhow::Result<ExitCode> {
         if trees.len() == 1 { "" } else { "s" },
         import.output.display()
     );
-    Ok(if !not.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    Ok(if not.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 fn manual() -> anyhow::Result<String> {
