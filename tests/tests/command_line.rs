@@ -94,6 +94,25 @@ fn a_wrong_command_line_is_one_line_that_says_what_is_wrong_and_exit_code_2() {
     }
 }
 
+/// What a command that could not be carried out exits with: the 2 of `check` says that the node is critical.
+fn failure(command: &str) -> i32 {
+    if command.starts_with("check") { 3 } else { 2 }
+}
+
+#[test]
+fn check_never_says_critical_of_what_it_could_not_do() {
+    let desk = Desk::new();
+    for (line, words) in [
+        ("check --nope", &["'--nope'"][..]),
+        ("check --for soon", &["--for"]),
+        ("check --config @none.toml", &["none.toml"]),
+        ("check --device [ --sysfs-root @tree", &["pattern"]),
+    ] {
+        desk.run(line).says(3, words);
+    }
+    assert_eq!(desk.run("check --for 0s --sysfs-root @tree").code, Some(0), "an ACTIVE port and nothing wrong");
+}
+
 #[test]
 fn a_variable_is_read_like_its_flag_and_a_switch_takes_yes_and_no() {
     let desk = Desk::new();
@@ -167,7 +186,7 @@ fn a_recording_that_is_none_is_refused_by_every_command_that_reads_one() {
         for command in ["ports", "qps", "findings --json", "check", "replay --json"] {
             let argument = if command.starts_with("replay") { "" } else { "--recording" };
             let run = desk.run(&format!("{command} {argument} @{file}"));
-            run.says(2, words);
+            run.says(failure(command), words);
             assert!(run.stderr.contains(&format!("{file}:")) && run.stdout.is_empty(), "{run:?}");
         }
     }
@@ -209,8 +228,10 @@ fn a_tree_that_is_none_is_said_and_one_of_garbage_costs_nothing() {
     let desk = Desk::new();
     desk.write("file", "x");
     for command in ["ports", "check", "doctor", "record @new.jsonl", ""] {
-        desk.run(&format!("{command} --sysfs-root @none")).says(2, &["cannot open", "none", "No such file"]);
-        desk.run(&format!("{command} --sysfs-root @file")).says(2, &["cannot open", "file", "Not a directory"]);
+        desk.run(&format!("{command} --sysfs-root @none"))
+            .says(failure(command), &["cannot open", "none", "No such file"]);
+        desk.run(&format!("{command} --sysfs-root @file"))
+            .says(failure(command), &["cannot open", "file", "Not a directory"]);
     }
     assert!(!desk.at("new.jsonl").exists(), "nothing is made before the tree is there");
     let garbage = desk.at("garbage/class/infiniband/x/ports/1");
@@ -223,7 +244,7 @@ fn a_tree_that_is_none_is_said_and_one_of_garbage_costs_nothing() {
     for command in ["ports --json", "check --json --for 0s", "qps --json", "doctor --json", "findings --json"] {
         let run = desk.run(&format!("{command} --sysfs-root @garbage"));
         assert!(run.stderr.is_empty() && run.code.is_some_and(|code| code < 4), "{command}: {run:?}");
-        run.json();
+        assert!(run.json().is_object(), "{command}");
     }
     let run = desk.run("ports --json --sysfs-root @garbage").json();
     assert_eq!((&run["ports"][0]["state"], &run["ports"][0]["rate_gbps"]), (&().into(), &().into()));
