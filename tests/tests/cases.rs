@@ -47,8 +47,7 @@ struct Sentence {
     read: OneOrMore,
     #[serde(default)]
     compare: Compare,
-    #[serde(default = "once")]
-    times: f64,
+    times: Option<f64>,
     beside: Option<String>,
 }
 
@@ -113,10 +112,6 @@ fn whole() -> Vec<String> {
     vec![String::new()]
 }
 
-fn once() -> f64 {
-    1.0
-}
-
 fn table() -> Table {
     toml::from_str(include_str!("cases/sentences.toml")).expect("sentences.toml has this form")
 }
@@ -126,7 +121,7 @@ struct Judged<'t> {
     trees: &'t [String],
     read: Vec<&'t str>,
     compare: Compare,
-    times: f64,
+    times: Option<f64>,
     beside: Option<&'t str>,
     expected: &'t Value,
 }
@@ -138,8 +133,8 @@ impl Judged<'_> {
             let document = &documents[tree];
             for expression in &self.read {
                 let mut value = read(document, &written_out(expression))?;
-                if self.times != 1.0 {
-                    value = value.as_f64().map_or(Value::Null, |number| json!(number * self.times));
+                if let Some(times) = self.times {
+                    value = value.as_f64().map_or(Value::Null, |number| json!(number * times));
                 }
                 results.push(value);
             }
@@ -157,9 +152,10 @@ impl Judged<'_> {
             return if known.is_empty() { Ok(()) } else { Err(format!("{known:?} is known")) };
         }
         let found = if results.len() == 1 { results.remove(0) } else { Value::Array(results) };
-        match self.compare.holds(&found, self.expected) {
-            true => Ok(()),
-            false => Err(format!("{found} instead of {}", self.expected)),
+        if self.compare.holds(&found, self.expected) {
+            Ok(())
+        } else {
+            Err(format!("{found} instead of {}", self.expected))
         }
     }
 }
@@ -321,7 +317,7 @@ fn judge(number: &str) {
             trees: &fact.trees,
             read: vec![&fact.read],
             compare: fact.compare,
-            times: 1.0,
+            times: None,
             beside: fact.beside.as_deref(),
             expected: &fact.value,
         };

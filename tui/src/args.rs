@@ -46,7 +46,7 @@ pub(crate) struct Global {
     /// QPs the probes have room for [default: the node's QPs with headroom]
     #[arg(long, global = true, env = "RDMASCOPE_MAX_QPS", value_name = "N")]
     pub(crate) max_qps: Option<u32>,
-    /// When to colour [default: auto; NO_COLOR is obeyed]
+    /// When to colour [default: auto; `NO_COLOR` is obeyed]
     #[arg(long, global = true, env = "RDMASCOPE_COLOR", value_enum, value_name = "WHEN")]
     pub(crate) color: Option<When>,
     /// Draw with ASCII characters only
@@ -57,7 +57,7 @@ pub(crate) struct Global {
 /// When to colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// On a terminal, unless NO_COLOR is set.
+    /// On a terminal, unless `NO_COLOR` is set.
     #[default]
     Auto,
     /// Always.

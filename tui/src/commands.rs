@@ -29,8 +29,17 @@ use crate::config::{self, Config};
 
 /// Runs what was asked.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    if matches!(cli.command, Some(Command::VerbsOperations)) {
-        return Ok(collector::source::verbs::child_main());
+    // What needs no configuration works whatever is in the file: it may be what makes the file.
+    match cli.command {
+        Some(Command::VerbsOperations) => return Ok(collector::source::verbs::child_main()),
+        Some(Command::Config) => return printed(&config::sample()),
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "rdmascope", &mut script);
+            return printed(&String::from_utf8_lossy(&script));
+        }
+        Some(Command::Man) => return printed(&manual()?),
+        _ => {}
     }
     let config = config::resolve(&cli.global)?;
     match cli.command {
@@ -60,21 +69,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             if as_json { json(&report) } else { findings::text(world, &report.findings) }
         }),
         Some(Command::Import(import)) => self::import(&import),
-        Some(Command::Config) => {
-            print(&config::sample())?;
+        Some(Command::Config | Command::Completions { .. } | Command::Man | Command::VerbsOperations) => {
             Ok(ExitCode::SUCCESS)
         }
-        Some(Command::Completions { shell }) => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "rdmascope", &mut script);
-            print(&String::from_utf8_lossy(&script))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Some(Command::Man) => {
-            print(&manual()?)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Some(Command::VerbsOperations) => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -325,7 +322,7 @@ fn import(import: &Import) -> anyhow::Result<ExitCode> {
         if trees.len() == 1 { "" } else { "s" },
         import.output.display()
     );
-    Ok(if !not.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    Ok(if not.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 fn manual() -> anyhow::Result<String> {
@@ -367,6 +364,10 @@ fn json(report: &impl serde::Serialize) -> String {
 fn print(text: &str) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     quiet_pipe(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+}
+
+fn printed(text: &str) -> anyhow::Result<ExitCode> {
+    print(text).map(|()| ExitCode::SUCCESS)
 }
 
 /// A reader that has seen enough (`| head`) is no error.

@@ -95,7 +95,7 @@ fn read(path: &Path) -> anyhow::Result<File> {
 /// One line: where, and what is wrong there.
 fn parse(text: &str) -> Result<File, String> {
     toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let message = error.message().lines().next().unwrap_or_default().to_owned();
         line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
     })
@@ -146,6 +146,31 @@ mod tests {
         assert_eq!(file.rule, Settings::default());
         assert_eq!(file.interval.as_deref(), Some("1s"));
         assert!(file.device.is_empty() && !file.no_ebpf && !file.ascii);
+    }
+
+    #[test]
+    fn every_flag_of_all_commands_has_a_variable_and_a_key_in_the_sample() {
+        use clap::CommandFactory;
+        let sample = sample();
+        let command = crate::args::Cli::command();
+        let flags: Vec<_> = command.get_arguments().filter(|flag| flag.is_global_set()).collect();
+        assert!(flags.len() >= 10, "{flags:?}");
+        for flag in flags {
+            let long = flag.get_long().expect("a flag has a long name");
+            let variable = format!("RDMASCOPE_{}", long.to_uppercase().replace('-', "_"));
+            assert_eq!(flag.get_env().and_then(|name| name.to_str()), Some(&*variable), "--{long}");
+            // The one flag that names the file itself.
+            if long != "config" {
+                let key = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{long} = "));
+                assert!(sample.lines().any(key), "{long} is not in the sample");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_a_comment_in_the_sample_is_a_key() {
+        let file = parse("sysfs-root = \"/host/sys\"\nmax-qps = 4096\n").expect("the keys are known");
+        assert_eq!((file.sysfs_root, file.max_qps), (Some("/host/sys".into()), Some(4096)));
     }
 
     #[test]

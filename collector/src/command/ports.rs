@@ -32,7 +32,8 @@ pub struct Node {
     pub adapters: usize,
     /// Ports that carry data of their own: no virtual functions, no management sub-devices. Null when no port is readable.
     pub data_ports: Option<usize>,
-    /// Sum of their signalling rates where they are ACTIVE, Gb/s. Null when no port is readable or a rate is unknown.
+    /// Sum of their signalling rates where they are ACTIVE, Gb/s. Null when no port is readable, or the state or
+    /// rate of one is unknown.
     pub capacity_gbps: Option<f64>,
 }
 
@@ -182,12 +183,13 @@ fn node(world: &World) -> Node {
     let data: Vec<&PortRecord> =
         world.present_ports().map(|(_, port)| port).filter(|port| is_data_port(world, port)).collect();
     let readable = world.present_ports().next().is_some();
+    let states_known = data.iter().all(|port| port.state != PortState::Unknown);
     let active = data.iter().filter(|port| port.state == PortState::Active);
     Node {
         devices: world.present().count(),
         adapters: adapters.len(),
         data_ports: readable.then_some(data.len()),
-        capacity_gbps: active.map(|port| port.rate_gbps).sum::<Option<f64>>().filter(|_| readable),
+        capacity_gbps: active.map(|port| port.rate_gbps).sum::<Option<f64>>().filter(|_| readable && states_known),
     }
 }
 
