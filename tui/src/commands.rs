@@ -91,7 +91,7 @@ fn live(config: &Config) -> anyhow::Result<ExitCode> {
         return show_demo(config, "aer-then-down", 1, Some(banner));
     }
     let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources).interval(config.node.interval_ns);
-    show(config, live.feed(), || live.spawn())
+    show(config, &live.feed(), || live.spawn())
 }
 
 fn show_demo(config: &Config, scenario: &str, seed: u64, banner: Option<String>) -> anyhow::Result<ExitCode> {
@@ -99,12 +99,12 @@ fn show_demo(config: &Config, scenario: &str, seed: u64, banner: Option<String>)
         simulator(scenario, seed)?.starting_at(collector::clock::monotonic_ns(), collector::clock::unix_ns());
     let header = simulator.header();
     let live = Live::new(Mode::Demo, header, config.rules.clone(), vec![Box::new(simulator)]).banner(banner);
-    show(config, live.feed(), || live.spawn())
+    show(config, &live.feed(), || live.spawn())
 }
 
 fn show(
     config: &Config,
-    feed: Feed,
+    feed: &Feed,
     spawn: impl FnOnce() -> std::io::Result<std::thread::JoinHandle<()>>,
 ) -> anyhow::Result<ExitCode> {
     let producer = spawn().context("cannot start the collector thread")?;
@@ -173,7 +173,7 @@ fn replay(config: &Config, replay: &Replay) -> anyhow::Result<ExitCode> {
         terminal_needed("replay --json")?;
         let player = Player::open(&replay.file, config.rules.clone(), replay.speed)
             .map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-        return show(config, player.feed(), || player.spawn());
+        return show(config, &player.feed(), || player.spawn());
     }
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
     let mut failed = None;

@@ -60,14 +60,15 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
         (None, Some(other)) => bail!("color: {other:?} is none of auto, always, never"),
     };
     let or = |flags: &[String], file: Vec<String>| if flags.is_empty() { file } else { flags.to_vec() };
-    let mut probes = ProbeOptions::default();
-    probes.budget = match budget {
-        Budget::Off => ProbeBudget::Off,
-        Budget::Share(share) => ProbeBudget::Share(share),
+    let default = ProbeOptions::default();
+    let probes = ProbeOptions {
+        budget: match budget {
+            Budget::Off => ProbeBudget::Off,
+            Budget::Share(share) => ProbeBudget::Share(share),
+        },
+        max_qps: global.max_qps.or(file.max_qps).unwrap_or(default.max_qps),
+        ..default
     };
-    if let Some(max_qps) = global.max_qps.or(file.max_qps) {
-        probes.max_qps = max_qps;
-    }
     Ok(Config {
         node: NodeOptions {
             sysfs_root: global.sysfs_root.clone().or(file.sysfs_root),
