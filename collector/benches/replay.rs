@@ -16,7 +16,7 @@ const PORTS: u64 = 16;
 const TICKS: u64 = 12_500;
 const RUNS: u64 = 5;
 
-/// Real names of an mlx5 port's hw_counters, padded to 30.
+/// Real names of an mlx5 port's `hw_counters`, padded to 30.
 const NAMES: [&str; 30] = [
     "rx_write_requests",
     "rx_read_requests",
@@ -85,7 +85,7 @@ fn best(runs: u64, lines: u64, mut run: impl FnMut() -> u64) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The least any reader of the format does: serde_json's borrowed form of one line, nothing checked, nothing kept.
+/// The least any reader of the format does: `serde_json`'s borrowed form of one line, nothing checked, nothing kept.
 fn bare(line: &str) -> u64 {
     #[derive(serde::Deserialize)]
     #[allow(dead_code, reason = "it is the parsing that is measured")]
@@ -121,6 +121,7 @@ fn main() {
         reader.notices().observations
     });
     println!("bare serde_json {bare:>9.0} lines/s");
-    println!("parse only      {:>9.0} lines/s", parse);
-    println!("whole engine    {:>9.0} lines/s   {:.2} of parsing (target 400000)", engine, engine / parse);
+    println!("parse only      {parse:>9.0} lines/s");
+    let share = engine / parse;
+    println!("whole engine    {engine:>9.0} lines/s   {share:.2} of parsing (target 400000)");
 }

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 /// Hands every observation of the payload's recording to `look`.
 fn each(results: &Results, mut look: impl FnMut(&Observation<'_>)) {
-    let mut reader = Reader::open(&results.path("recording.jsonl")).unwrap();
-    while reader.next(|observation| look(observation)).unwrap().is_some() {}
+    let mut reader = Reader::open(&results.path("recording.jsonl")).expect("the payload left a recording");
+    while reader.next(|observation| look(observation)).expect("the recording can be read").is_some() {}
     assert_eq!(reader.notices().lines(), Vec::<String>::new(), "on {}", results.kernel);
 }
 
 /// The engine after everything observed up to `t`.
 fn engine_at(results: &Results, t: u64) -> Engine {
-    let reader = Reader::open(&results.path("recording.jsonl")).unwrap();
+    let reader = Reader::open(&results.path("recording.jsonl")).expect("the payload left a recording");
     let mut engine = Engine::new(reader.header().clone(), Settings::default());
     each(results, |observation| {
         if observation.t <= t {
@@ -132,7 +132,7 @@ fn two_threads_on_one_qp_are_counted_exactly_while_other_qps_come_and_go() {
                 lives.iter().filter(|life| life.pid.map(u64::from) == account["pid"].as_u64()).collect();
             let main = of_process
                 .iter()
-                .find(|life| life.device == account["device"] && Value::from(life.qpn) == account["qpn"])
+                .find(|life| life.device == account["device"] && life.qpn == account["qpn"])
                 .unwrap_or_else(|| panic!("no QP of {account} on {}", results.kernel));
             assert_eq!(main.posts, number(&account["posts"]), "{account} on {}: {main:?}", results.kernel);
             assert_eq!(main.wrs, number(&account["wrs"]), "{account} on {}: {main:?}", results.kernel);
@@ -156,7 +156,7 @@ fn qps_of_the_same_number_on_two_devices_are_kept_apart() {
         let of_pair: Vec<_> = lives(results)
             .into_iter()
             .filter(|life| life.pid.map(u64::from) == account["pid"].as_u64())
-            .filter(|life| Value::from(life.qpn) == account["qpn"])
+            .filter(|life| life.qpn == account["qpn"])
             .collect();
         let device = |name: &str| of_pair.iter().find(|life| life.device == name).expect("both devices have one");
         assert_eq!(device("rxea").wrs, number(&account["wrs"]), "on {}", results.kernel);

@@ -81,8 +81,7 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
     let readable = world.present_ports().any(|(_, port)| port.state != PortState::Unknown);
     let verdict = match findings.iter().map(|finding| finding.severity).max() {
         Some(Severity::Critical) => Verdict::Critical,
-        // Looked at and judged: a node that is asked for its RDMA and has none. Unlike devices that cannot be read.
-        _ if notes::no_device(world).is_some() => Verdict::Warning,
+        // No device, or none that can be read: which of the two, `reason` says.
         _ if !readable => Verdict::Unknown,
         Some(Severity::Warning) => Verdict::Warning,
         Some(Severity::Info) | None => Verdict::Ok,
