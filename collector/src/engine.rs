@@ -529,13 +529,9 @@ impl Engine {
         qp.timeout = seen.timeout.or(qp.timeout);
         qp.retry_cnt = seen.retry_cnt.or(qp.retry_cnt);
         qp.rnr_retry = seen.rnr_retry.or(qp.rnr_retry);
-        match seen.event {
-            QpEvent::Create => {
-                qp.created = true;
-                qp.since = t;
-            }
-            QpEvent::Seen => qp.listed = true,
-            QpEvent::Modify | QpEvent::Destroy => {}
+        if seen.event == QpEvent::Create {
+            qp.created = true;
+            qp.since = t;
         }
         if seen.errno.is_none()
             && let Some(to) = seen.to

@@ -71,6 +71,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Builds the BPF objects anew and compares them with the kept ones, as `cargo xtask build --check` does.
+pub(crate) fn rebuild_and_compare() -> Result<()> {
+    run(&Arguments { check: true })
+}
+
 /// Says whether the kept BPF objects still belong to their sources.
 pub(crate) fn check() -> Result<()> {
     let inputs = Inputs::read(workspace::root(), &flags())?;
@@ -112,7 +117,9 @@ fn compile(toolchain: &Toolchain, arch: &str) -> Result<Vec<u8>> {
     let mut cargo = toolchain.cargo();
     cargo.current_dir(workspace::root()).args(CARGO_ARGUMENTS).args(["-Z", "build-std=core"]);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env("CARGO_TARGET_DIR", &target);
-    for variable in ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTFLAGS"] {
+    // Empty, not absent: the workspace's configuration names a wrapper too.
+    cargo.env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
+    for variable in ["RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"] {
         cargo.env_remove(variable);
     }
     command::run(&mut cargo)?;

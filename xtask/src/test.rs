@@ -1,8 +1,9 @@
 //! `cargo xtask test`: every test there is, and one line that counts them.
 //!
 //! 1. the host's packages, where they may be installed;
-//! 2. `cargo test` for the workspace;
-//! 3. the payloads on every kernel, then the assertions over what they left (`tests/tests/vm.rs`), which find the results
+//! 2. the release build, which tests look at and the guests run;
+//! 3. `cargo test` for the workspace;
+//! 4. the payloads on every kernel, then the assertions over what they left (`tests/tests/vm`), which find the results
 //!    by the environment variable [`RESULTS`] and skip without it.
 
 use std::env;
@@ -21,8 +22,10 @@ use crate::{command, workspace};
 
 /// The environment variable that names the folder of the guests' results.
 const RESULTS: &str = "RDMASCOPE_VM_RESULTS";
+/// The environment variable that names the release build.
+const RELEASE: &str = "RDMASCOPE_RELEASE";
 /// The test program that asserts over them, as cargo names it.
-const VM_ASSERTIONS: &str = "tests/vm.rs";
+const VM_ASSERTIONS: &str = "tests/vm/main.rs";
 
 /// Arguments of `cargo xtask test`.
 #[derive(Args, Default)]
@@ -40,6 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let guests = if arguments.no_vm { Some("--no-vm was given".to_owned()) } else { vm::unavailable() };
     let mut counts = Counts::default();
+    stage("release build", || command::run(&mut command::cargo(["build", "--release", "--package", "rdmascope"])))?;
     let (host, assertions) =
         stage("cargo test", || cargo_test(["--workspace"], Reader::setting_aside(VM_ASSERTIONS), None))?;
     counts += host;
@@ -103,6 +107,7 @@ fn cargo_test<const N: usize>(
     let (output, writer) = pipe()?;
     let mut cargo = command::cargo(["test", "--no-fail-fast"]);
     cargo.args(arguments).args(["--", "--show-output"]).env_remove(RESULTS);
+    cargo.env(RELEASE, workspace::root().join("target/release/rdmascope"));
     cargo.stdout(writer.try_clone()?).stderr(writer);
     if let Some(results) = results {
         cargo.env(RESULTS, results);

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::table::{Align, Table, or_dash};
 use crate::inventory::{QpRecord, World};
 use crate::observation::{Histogram, QpState, Seeing};
-use crate::timeline::counter_table::Meaning;
 
 /// `qps --json`; stable.
 #[derive(Debug, Serialize)]
@@ -67,9 +66,9 @@ pub struct Qp {
 pub struct Coverage {
     /// QPs whose posts are traced.
     pub qps_seen: usize,
-    /// QPs in the kernel's list; null when there is no list.
+    /// QPs in the kernel's list, with those created since it was read; null when there is no list.
     pub qps_kernel: Option<usize>,
-    /// Traced bytes / RDMA bytes sent over the last minute; null when a port has no byte counter.
+    /// Traced bytes / RDMA bytes sent over the last ten seconds, over the ports that count bytes; null when none does.
     pub bytes_ratio: Option<f64>,
     /// What is not seen, and why.
     pub blind: Vec<String>,
@@ -79,6 +78,7 @@ pub struct Coverage {
 #[must_use]
 pub fn coverage(world: &World) -> Coverage {
     let listing = world.sources.get("nldev").is_some_and(|source| source.state != Seeing::Off);
+    let seen = world.coverage();
     let mut blind = Vec::new();
     for (name, source) in &world.sources {
         if let (Seeing::Off | Seeing::Partial, Some(reason)) = (source.state, &source.reason) {
@@ -97,26 +97,11 @@ pub fn coverage(world: &World) -> Coverage {
         blind.push(format!("{n} observations of {source} lost"));
     }
     Coverage {
-        qps_seen: world.qps.iter().filter(|qp| qp.stats_t.is_some()).count(),
-        qps_kernel: listing.then(|| world.qps.iter().filter(|qp| qp.listed).count()),
-        bytes_ratio: bytes_ratio(world),
+        qps_seen: seen.qps_traced,
+        qps_kernel: listing.then_some(seen.qps),
+        bytes_ratio: seen.bytes_ratio,
         blind,
     }
-}
-
-/// Traced bytes / RDMA bytes sent over the last minute, over the ports that carry traced QPs.
-fn bytes_ratio(world: &World) -> Option<f64> {
-    let (mut traced, mut sent) = (0.0, 0.0);
-    for (_, port) in world.present_ports().filter(|(_, port)| !port.traced.is_empty()) {
-        let bytes = port.rates.get(&Meaning::TxBytes)?;
-        for (traced_rate, sent_rate) in port.traced.newest_first().zip(bytes.newest_first()).take(60) {
-            if let (Some(t), Some(s)) = (traced_rate, sent_rate) {
-                traced += t;
-                sent += s;
-            }
-        }
-    }
-    (sent > 0.0).then(|| traced / sent)
 }
 
 /// Builds the report.

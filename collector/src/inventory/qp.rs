@@ -58,8 +58,6 @@ pub struct QpRecord {
     pub created: bool,
     /// It was destroyed.
     pub destroyed: Option<Nanos>,
-    /// It is in the kernel's list as far as the last listing tells.
-    pub listed: bool,
     /// When its numbers last changed; `None` when it was never traced.
     pub stats_t: Option<Nanos>,
     /// `post_send` calls.
@@ -294,7 +292,6 @@ impl QpTable {
             since: t,
             created: false,
             destroyed: None,
-            listed: false,
             stats_t: None,
             posts: 0,
             wrs: 0,
