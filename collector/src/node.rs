@@ -28,6 +28,8 @@ pub struct NodeOptions {
     pub interval_ns: u64,
     /// Probes; `None` attaches none.
     pub probes: Option<ProbeOptions>,
+    /// QPs the probes have room for; `None`: twice the QPs the node has now, and never less than the probes' own default.
+    pub max_qps: Option<u32>,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -68,10 +70,15 @@ impl Node {
         let mut pcie = PcieOptions::new(files);
         pcie.wanted = wanted.clone();
         if here {
-            let netlink = nldev::Nldev::start(nldev::Options {
+            let mut netlink = nldev::Nldev::start(nldev::Options {
                 wanted: wanted.clone(),
                 statistics_period: options.interval_ns,
                 ..nldev::Options::default()
+            });
+            let now = u32::try_from(netlink.count_qps()).unwrap_or(u32::MAX);
+            let probes = options.probes.clone().map(|probes| ProbeOptions {
+                max_qps: options.max_qps.unwrap_or_else(|| probes.max_qps.max(now.saturating_mul(2))),
+                ..probes
             });
             let coverage = netlink.coverage();
             sysfs.skip_hw_counters = Arc::new(move |device| coverage.contains(device));
@@ -79,12 +86,11 @@ impl Node {
             sources.push(Box::new(netlink));
             sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
-            match &options.probes {
+            match probes {
                 Some(probes) if options.probes_aside => {
-                    let probes = probes.clone();
                     sources.push(Box::new(Starting::new("probes", move || Box::new(Probes::start(&probes)))));
                 }
-                Some(probes) => sources.push(Box::new(Probes::start(probes))),
+                Some(probes) => sources.push(Box::new(Probes::start(&probes))),
                 None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
             }
         } else {

@@ -206,6 +206,7 @@ impl App {
         let hidden = if self.open == PaneId::Overview { self.panes.overview.hidden } else { 0 };
         let note = match hidden {
             0 => format!("{} of history", number::age(span)),
+            1 => "1 column more: l".to_owned(),
             n => format!("{n} columns more: l"),
         };
         let message = self.message.as_ref().map(|(text, _)| text.as_str());

@@ -43,7 +43,7 @@ pub(crate) struct Global {
     /// [default: 1%]
     #[arg(long, global = true, env = "RDMASCOPE_PROBE_BUDGET", value_name = "SHARE", value_parser = budget)]
     pub(crate) probe_budget: Option<Budget>,
-    /// QPs the probes have room for [default: the node's QPs with headroom]
+    /// QPs the probes have room for [default: twice those there are at start, at least 16384]
     #[arg(long, global = true, env = "RDMASCOPE_MAX_QPS", value_name = "N")]
     pub(crate) max_qps: Option<u32>,
     /// When to colour [default: auto; `NO_COLOR` is obeyed]

@@ -66,7 +66,6 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             Budget::Off => ProbeBudget::Off,
             Budget::Share(share) => ProbeBudget::Share(share),
         },
-        max_qps: global.max_qps.or(file.max_qps).unwrap_or(default.max_qps),
         ..default
     };
     Ok(Config {
@@ -76,6 +75,7 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             exclude: or(&global.exclude, file.exclude),
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
             probes: (!global.no_ebpf && !file.no_ebpf).then_some(probes),
+            max_qps: global.max_qps.or(file.max_qps),
             probes_aside: false,
         },
         rules: file.rule,
@@ -127,7 +127,7 @@ no-ebpf = false
 # Share of one core the data-path probes may cost; "off" = no limit, "0" = no data-path probe.
 probe-budget = "1%"
 
-# QPs the probes have room for; default: the node's QPs with headroom.
+# QPs the probes have room for; default: twice the QPs there are at start, at least 16384.
 # max-qps = 4096
 
 # When to colour: "auto", "always" or "never"; NO_COLOR is obeyed.

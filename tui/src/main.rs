@@ -6,8 +6,8 @@ mod config;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
     // A closed pipe (`rdmascope ports | head`) ends the program quietly, as it does other tools.
@@ -47,7 +47,11 @@ fn usage(error: &clap::Error) -> ExitCode {
     let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(&first);
     eprintln!("rdmascope: {first}{tip}; see rdmascope --help");
-    failure(std::env::args_os().skip(1).any(|word| word == "check"))
+    // What cannot be parsed has no command; the first word that is one of the commands' names is it.
+    let cli = args::Cli::command();
+    let names: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+    let asked = std::env::args().skip(1).find(|word| names.contains(&word.as_str()));
+    failure(asked.as_deref() == Some("check"))
 }
 
 fn one_line(text: &str) -> String {

@@ -16,11 +16,11 @@ use crate::rule::{self, View};
 pub enum Verdict {
     /// Nothing is wrong as far as can be seen.
     Ok,
-    /// A warning is raised, or there is no RDMA device here.
+    /// A warning is raised.
     Warning,
     /// A critical finding is raised.
     Critical,
-    /// There are devices, but no port could be read.
+    /// No port could be read: no RDMA here, or devices that cannot be read; `reason` says which.
     Unknown,
 }
 

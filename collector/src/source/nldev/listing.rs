@@ -60,17 +60,10 @@ impl Nldev {
 
     /// Counts the QPs and begins a list, unless the last one is too recent for their number.
     fn begin_listing(&mut self, now: Nanos) {
-        let Link::Open { questions, .. } = &mut self.link else { return };
-        let mut count = 0u64;
-        for device in &self.devices {
-            let answer = questions.get(command::RES_GET, &[(attr::DEV_INDEX, device.index)], |message| {
-                count = count.saturating_add(reply::qp_count(message).unwrap_or(0));
-            });
-            if let Err(fault) = answer {
-                count_overrun(&mut self.overruns, &fault);
-            }
+        if matches!(self.link, Link::Closed { .. }) {
+            return;
         }
-        let count = count.max(self.qps.len() as u64);
+        let count = self.count_known().max(self.qps.len() as u64);
         let usual = self.usual_qp_period(now);
         self.qp_period = stretched(usual, count, self.options.max_qp_queries_per_s);
         self.qps_due = next(self.qps_due, usual, now);
@@ -81,6 +74,31 @@ impl Nldev {
         self.qps.begin();
         let waiting = self.devices.iter().map(|device| device.index).collect();
         self.listing = Some(Listing { waiting, due: now, ..Listing::default() });
+    }
+
+    /// The QPs of the known devices, by one question a device that costs no query of the driver.
+    fn count_known(&mut self) -> u64 {
+        let Link::Open { questions, .. } = &mut self.link else { return 0 };
+        let mut count = 0u64;
+        for device in &self.devices {
+            let answer = questions.get(command::RES_GET, &[(attr::DEV_INDEX, device.index)], |message| {
+                count = count.saturating_add(reply::qp_count(message).unwrap_or(0));
+            });
+            if let Err(fault) = answer {
+                count_overrun(&mut self.overruns, &fault);
+            }
+        }
+        count
+    }
+
+    /// The number of QPs on the node now, to size what cannot grow later; 0 where nobody tells.
+    pub fn count_qps(&mut self) -> u64 {
+        self.list_devices(0, &mut |_| {});
+        let count = self.count_known();
+        // What was found here has been told to nobody: the first poll begins anew.
+        self.devices.clear();
+        self.devices_due = 0;
+        count
     }
 
     /// Reads on until the step is full; `true` when the list is at its end.
