@@ -16,6 +16,7 @@ mod filter;
 mod frame;
 mod health;
 mod help;
+mod input;
 mod key;
 mod lane;
 mod number;

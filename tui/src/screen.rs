@@ -10,6 +10,7 @@ use collector::feed::Feed;
 use crossterm::event;
 
 use crate::app::App;
+use crate::input::{self, Input, Watchdog};
 use crate::pane::PaneId;
 use crate::signals::Signals;
 use crate::terminal::{Screen, panics_elsewhere};
@@ -77,13 +78,16 @@ pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
     let colour = options.color.colour();
     let mut app = App::new(feed, options, colour);
     let mut screen = Screen::take().context("cannot take the terminal")?;
+    let watchdog = Watchdog::start(signals.asker());
     let outcome = drive(&mut app, &mut screen, &signals);
     drop(screen);
+    drop(watchdog);
     // A terminal that went away together with a signal is no error.
     if signals.came() { Ok(()) } else { outcome }
 }
 
 fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Result<()> {
+    let input = input::Terminal::open().context("cannot open the terminal")?;
     while !signals.came() && !app.quits() {
         for panic in panics_elsewhere() {
             app.say(&panic, clock::monotonic_ns());
@@ -99,8 +103,11 @@ fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Resul
                 })
                 .context("cannot draw on the terminal")?;
         }
-        if !event::poll(WAIT).context("cannot read from the terminal")? {
-            continue;
+        match input.wait(WAIT).context("cannot read from the terminal")? {
+            Input::Waiting => {}
+            Input::Nothing => continue,
+            // Nobody is there to be told.
+            Input::Gone => return Ok(()),
         }
         for _ in 0..MAX_EVENTS {
             app.take(&event::read().context("cannot read from the terminal")?, clock::monotonic_ns());

@@ -22,6 +22,12 @@ impl Signals {
         Ok(signals)
     }
 
+    /// The same question for another thread.
+    pub(crate) fn asker(&self) -> impl Fn() -> bool + Send + 'static {
+        let flag = self.flag.clone();
+        move || flag.load(Ordering::Relaxed)
+    }
+
     /// One of the signals came.
     pub(crate) fn came(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
