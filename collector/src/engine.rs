@@ -105,12 +105,13 @@ impl Engine {
             Body::QpStats(stats) => self.qp_stats(t, stats),
             Body::Source(source) => self.source(t, source),
             Body::Probes(probes) => self.probes(t, probes),
+            Body::Health(health) => self.health(t, health),
             Body::Lost(lost) => {
                 let n = self.world.lost.entry(lost.source.as_ref().into()).or_default();
                 *n = n.saturating_add(lost.n);
             }
             // Kept in the recording for the rules that will use them; the truth is for scoring only.
-            Body::Health(_) | Body::Loopback(_) | Body::CongestionConfig(_) | Body::Truth(_) => {}
+            Body::Loopback(_) | Body::CongestionConfig(_) | Body::Truth(_) => {}
         }
     }
 
@@ -412,12 +413,18 @@ impl Engine {
     fn async_event(&mut self, t: Nanos, seen: &observation::Async<'_>) {
         let device = self.device_id(t, &seen.device);
         if let Some(qpn) = seen.qpn {
-            if &*seen.event == "QP_FATAL" {
-                self.qp_failed(t, device, qpn, false);
+            // The three events that tell of a QP in the error state (ibv_get_async_event(3)).
+            if matches!(&*seen.event, "QP_FATAL" | "QP_REQ_ERR" | "QP_ACCESS_ERR") {
+                self.qp_told_failed(t, device, qpn);
             }
             return;
         }
-        let Some(number) = seen.port else { return };
+        let Some(number) = seen.port else {
+            let event = self.text(&seen.event);
+            self.device_mut(device).reports.push(t, event);
+            self.ask(Trigger::Port);
+            return;
+        };
         let index = self.port_index(t, device, number, PortState::Unknown);
         let port = Arc::make_mut(&mut self.world.ports[index]);
         let name: Arc<str> = seen.event.as_ref().into();
@@ -434,6 +441,19 @@ impl Engine {
             _ => false,
         };
         self.ask(Trigger::Port);
+    }
+
+    fn health(&mut self, t: Nanos, seen: &observation::Health<'_>) {
+        let named = seen.device.as_deref().map(|name| self.device_id(t, name));
+        let id = named.or_else(|| {
+            let pci = seen.pci.as_deref()?;
+            self.world.present().find(|(_, device)| device.pci.as_deref() == Some(pci)).map(|(id, _)| id)
+        });
+        if let Some(id) = id {
+            let report = self.text(&format!("{}: {}", seen.reporter, seen.message));
+            self.device_mut(id).reports.push(t, report);
+            self.ask(Trigger::Port);
+        }
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -462,6 +482,8 @@ impl Engine {
         let known = self.world.qps.find(device, number);
         let (since, state) = known.map_or((None, QpState::Unknown), |qp| (Some(qp.since), qp.state));
         match seen.event {
+            // A call that failed made no QP.
+            QpEvent::Create if seen.errno.is_some() => return,
             QpEvent::Destroy => {
                 // A late word about a QP whose number has been given out again.
                 if since.is_none_or(|since| t < since) {
@@ -471,14 +493,19 @@ impl Engine {
                 if let Some(detail) = self.world.qps.detail(t, device, number) {
                     detail.changes.push(t, change);
                 }
-                self.world.qps.end(t, device, number);
+                // A destroy that failed leaves the QP as it was.
+                if seen.errno.is_none() {
+                    self.world.qps.end(t, device, number);
+                }
                 return;
             }
             QpEvent::Create if since.is_some_and(|since| t > since) => {
                 // The destroy of the number's last owner was not seen.
                 self.world.qps.end(t, device, number);
             }
-            QpEvent::Seen if since.is_none() && self.just_destroyed(t, device, number) => return,
+            QpEvent::Seen if since.is_none() && seen.errno.is_none() && self.just_destroyed(t, device, number) => {
+                return;
+            }
             _ => {}
         }
         self.note_qp(t, device, number, seen);
@@ -544,7 +571,7 @@ impl Engine {
     fn asked_late(&mut self, t: Nanos, device: DeviceId, qpn: u32) {
         let Some(id) = self.world.qps.find(device, qpn).map(|qp| qp.id) else { return };
         let from = t.saturating_sub(LATE_CALL_NS);
-        let late = |failure: &QpFailure| failure.id == id && !failure.asked;
+        let late = |failure: &QpFailure| failure.id == id && !failure.asked && !failure.told;
         if self.world.qp_failures.since(from).any(|(_, failure)| late(failure))
             && let Some(failure) = Arc::make_mut(&mut self.world.qp_failures).newest_mut(from, late)
         {
@@ -552,11 +579,18 @@ impl Engine {
         }
     }
 
-    fn qp_failed(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool) {
+    /// An asynchronous event says that the QP is in the error state.
+    fn qp_told_failed(&mut self, t: Nanos, device: DeviceId, qpn: u32) {
         let state = self.world.qps.find(device, qpn).map_or(QpState::Unknown, |qp| qp.state);
         if state != QpState::Err {
             self.world.qps.entry(t, device, qpn).state = QpState::Err;
-            self.qp_failed_from(t, device, qpn, asked, state);
+            self.qp_failed_from(t, device, qpn, false, state);
+        }
+        let id = self.world.qps.find(device, qpn).map(|qp| qp.id);
+        let from = t.saturating_sub(LATE_CALL_NS);
+        if let Some(failure) = Arc::make_mut(&mut self.world.qp_failures).newest_mut(from, |f| Some(f.id) == id) {
+            failure.told = true;
+            failure.asked = false;
         }
     }
 
@@ -573,6 +607,7 @@ impl Engine {
             comm: qp.comm.clone(),
             pid: qp.pid,
             asked,
+            told: false,
             from,
             last_good,
         };
@@ -594,10 +629,14 @@ impl Engine {
         }
         let qp = self.world.qps.entry(t, device, seen.qpn);
         // Lower than before: the numbers of a new owner of the QPN.
-        let moved = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
+        let grown = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
+        // The first numbers of a QP that was there before us are of its whole life, not of the last sweep.
+        let moved = (qp.stats_t.is_some() || qp.created).then_some(grown);
         #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
         {
-            qp.rate = before.filter(|b| *b < t).map(|b| (moved as f64 * 1e9 / (t - b) as f64) as f32);
+            qp.rate = before
+                .filter(|before| *before < t)
+                .and_then(|before| Some((moved? as f64 * 1e9 / (t - before) as f64) as f32));
         }
         (qp.posts, qp.wrs, qp.bytes) = (seen.posts, seen.wrs, seen.bytes);
         qp.stats_t = Some(t);
@@ -619,7 +658,7 @@ impl Engine {
         if let Some(number) = self.port_of_qp(device, port) {
             let index = self.port_index(t, device, number, PortState::Unknown);
             let port = Arc::make_mut(&mut self.world.ports[index]);
-            port.traced_bytes = port.traced_bytes.saturating_add(moved);
+            port.traced_bytes = port.traced_bytes.saturating_add(moved.unwrap_or(0));
         }
     }
 
@@ -688,3 +727,6 @@ fn refill(list: &mut Vec<(Arc<str>, u64)>, counts: &observation::Pairs<'_, u64>,
     let shared = |name: &str| texts.get(name).cloned().unwrap_or_else(|| name.into());
     *list = counts.iter().map(|(name, n)| (shared(name), *n)).collect();
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use rustix::time::Timespec;
 use crate::clock;
 use crate::engine::Engine;
 use crate::feed::{Command, Feed, Mode, OwnCost, RecordingStatus, Status};
+use crate::inventory::PortKey;
 use crate::observation::recording::Header;
 use crate::observation::{Body, Nanos, Observation, QpState, Seeing, SourceState};
 use crate::rule::Settings;
@@ -208,7 +209,9 @@ impl Live {
     }
 
     fn record(&mut self, path: PathBuf) {
-        if self.recording.is_some() {
+        let ended =
+            |status: &Mutex<RecordingStatus>| status.lock().unwrap_or_else(PoisonError::into_inner).stopped.is_some();
+        if self.recording.as_ref().is_some_and(|(_, status)| !ended(status)) {
             return;
         }
         let options = RecordingOptions { path, force: false, max_bytes: None };
@@ -244,10 +247,18 @@ impl Live {
     /// Polls one source; true when it saw something that makes a fresh look of the others worth it.
     fn poll_source(&mut self, index: usize, now: Nanos) -> bool {
         let mut nudge = false;
+        let known_state = |engine: &Engine, port: &crate::observation::Port<'_>| {
+            let (id, _) = engine.world().device_named(&port.device)?;
+            engine.world().port(PortKey { device: id, port: port.port }).map(|known| known.state)
+        };
         let (engine, sinks, recording) = (&mut self.engine, &mut self.sinks, &mut self.recording);
         let slot = &mut self.sources[index];
         let mut emit = |observation: &Observation<'_>| {
-            nudge |= calls_for_a_look(observation);
+            nudge |= match &observation.body {
+                // A port that is said again as it was is no news.
+                Body::Port(port) => known_state(engine, port).is_some_and(|known| known != port.state),
+                _ => calls_for_a_look(observation),
+            };
             for sink in sinks.iter_mut() {
                 sink.observation(observation, engine.world());
             }
@@ -365,8 +376,7 @@ fn readable(fd: BorrowedFd<'_>) -> bool {
 /// Something happened that the other sources should look at now, not at their next period.
 fn calls_for_a_look(observation: &Observation<'_>) -> bool {
     match &observation.body {
-        Body::Async(event) => event.port.is_some() || &*event.event == "QP_FATAL",
-        Body::Port(_) => true,
+        Body::Async(_) => true,
         Body::Aer(aer) => aer.severity != crate::observation::AerSeverity::Corrected,
         Body::Qp(qp) => qp.to == Some(QpState::Err),
         _ => false,
@@ -375,10 +385,11 @@ fn calls_for_a_look(observation: &Observation<'_>) -> bool {
 
 impl Own {
     fn measure(&mut self, now: Nanos) {
-        let cpu_ns = clock::process_cpu_ns();
-        if now > self.at {
-            self.cost.cpu_share = Some(cpu_ns.saturating_sub(self.cpu_ns) as f64 / (now - self.at) as f64);
+        if now < self.at + 1_000_000_000 {
+            return;
         }
+        let cpu_ns = clock::process_cpu_ns();
+        self.cost.cpu_share = Some(cpu_ns.saturating_sub(self.cpu_ns) as f64 / (now - self.at) as f64);
         (self.cpu_ns, self.at) = (cpu_ns, now);
         self.cost.resident_bytes = resident_bytes();
     }

@@ -16,6 +16,10 @@ use crate::rule::Settings;
 
 /// Screens are given a new world at most this often.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
+/// The slowest replay, simulated seconds per second.
+pub const MIN_SPEED: f64 = 0.01;
+/// A gap that would be waited for longer than this is skipped, with a notice.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Observations between two looks at the clock and the commands.
 const BATCH: u32 = 256;
 
@@ -68,7 +72,7 @@ impl Player {
     pub fn open(path: &Path, settings: Settings, speed: f64) -> Result<Self, RecordingError> {
         let reader = Reader::open(path)?;
         let engine = Engine::new(reader.header().clone(), settings.clone());
-        let status = Status { speed, ..Status::new(Mode::Replay) };
+        let status = Status { speed: speed.max(MIN_SPEED), ..Status::new(Mode::Replay) };
         Ok(Self {
             path: path.to_owned(),
             settings,
@@ -124,10 +128,11 @@ impl Player {
             }
             Command::Step => {
                 self.status.paused = true;
-                self.until = Some(self.engine.world().now + 1_000_000_000);
+                let world = self.engine.world();
+                self.until = Some(world.now.saturating_add(world.window_ns));
             }
             Command::Seek(t) => self.seek(*t),
-            Command::Speed(speed) => self.status.speed = speed.max(0.01),
+            Command::Speed(speed) => self.status.speed = if speed.is_nan() { 1.0 } else { speed.max(MIN_SPEED) },
             // There is nothing to poll and nothing new to record.
             Command::Interval(_) | Command::Record(_) | Command::StopRecording | Command::Stop => {}
         }
@@ -156,7 +161,10 @@ impl Player {
     /// Plays one batch of observations.
     fn play(&mut self) {
         for _ in 0..BATCH {
-            if self.until.is_none() && self.ahead(self.engine.world().now) {
+            if self.until.is_none()
+                && let Some(next) = self.reader.next_time()
+                && self.ahead(next)
+            {
                 break;
             }
             let ended = match self.reader.next(|observation| self.engine.take(observation)) {
@@ -194,9 +202,17 @@ impl Player {
             return false;
         }
         let (from, at) = *self.anchor.get_or_insert((now, Instant::now()));
-        let due = Duration::from_secs_f64(now.saturating_sub(from) as f64 / 1e9 / self.status.speed);
+        let seconds = now.saturating_sub(from) as f64 / 1e9 / self.status.speed;
+        let due = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         let ahead = due.saturating_sub(at.elapsed());
         if ahead < Duration::from_millis(2) {
+            return false;
+        }
+        if ahead > LONGEST_WAIT {
+            // Nothing was observed for long, or the machine that recorded slept: nobody wants to wait for it.
+            let gap = now.saturating_sub(self.engine.world().now) / 1_000_000_000;
+            self.notice(format!("{gap} s without an observation were skipped"));
+            self.anchor = Some((now, Instant::now()));
             return false;
         }
         self.publish(false);

@@ -127,7 +127,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     pub(crate) json: bool,
     /// Simulated time of --json
-    #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = time)]
     pub(crate) time: Duration,
     /// Seed of the simulation
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -155,7 +155,7 @@ pub(crate) struct Record {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Stop after this time [default: at Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
     /// Begin a new file after so many bytes before compression (K, M, G allowed)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -172,7 +172,7 @@ pub(crate) struct Record {
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// How long to watch
-    #[arg(long = "for", default_value = "5s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", default_value = "5s", value_name = "TIME", value_parser = time)]
     pub(crate) time: Duration,
     /// Print JSON
     #[arg(long)]
@@ -186,7 +186,7 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Table {
     /// How long to watch first; rates need two readings
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
     /// Print JSON
     #[arg(long)]
@@ -220,6 +220,12 @@ fn switch() -> impl clap::builder::TypedValueParser<Value = bool> {
     })
 }
 
+/// A time up to a year: what is added to a clock must not overflow it.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time > Duration::from_secs(366 * 86_400) { Err("the longest time is a year".to_owned()) } else { Ok(time) }
+}
+
 /// 100 ms or more.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
@@ -251,7 +257,8 @@ fn speed(text: &str) -> Result<f64, String> {
         return Ok(f64::INFINITY);
     }
     let speed: f64 = text.parse().map_err(|_| format!("{text:?} is neither a number nor max"))?;
-    if speed.is_finite() && speed > 0.0 { Ok(speed) } else { Err("the speed must be above 0".to_owned()) }
+    let slowest = collector::replay::MIN_SPEED;
+    if speed.is_finite() && speed >= slowest { Ok(speed) } else { Err(format!("the slowest speed is {slowest}")) }
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -294,6 +301,8 @@ mod tests {
         assert!(bytes("0").is_err() && bytes("10X").is_err() && bytes("99999999999G").is_err());
         assert_eq!(speed("max"), Ok(f64::INFINITY));
         assert!(speed("0").is_err() && speed("inf").is_err() && speed("fast").is_err());
+        assert!(time("500000000000years").is_err() && time("5s").is_ok());
+        assert!(speed("1e-300").is_err());
         assert!(interval("50ms").is_err() && interval("1s").is_ok());
     }
 }

@@ -209,6 +209,10 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
         live = live.sink(Box::new(FindingLines::new(std::io::stdout())));
     }
     let progress = std::io::stderr().is_terminal() && !record.json;
+    let said = Arc::new(AtomicBool::new(false));
+    if !progress {
+        live = live.sink(Box::new(Stopped { status: status.clone(), said: said.clone() }));
+    }
     if progress {
         live = live.sink(Box::new(Progress { status: status.clone(), last: (0, Instant::now()) }));
     }
@@ -219,6 +223,9 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     }
     let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());
     if let Some(stopped) = status.stopped {
+        if said.load(Ordering::Relaxed) {
+            return Ok(ExitCode::from(2));
+        }
         bail!("{stopped}");
     }
     eprintln!(
@@ -228,6 +235,23 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
         record.file.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says at once, where there is no progress line, that the recording has stopped; findings go on.
+struct Stopped {
+    status: Arc<std::sync::Mutex<RecordingStatus>>,
+    said: Arc<AtomicBool>,
+}
+
+impl Sink for Stopped {
+    fn tick(&mut self) {
+        let Ok(status) = self.status.lock() else { return };
+        if let Some(stopped) = &status.stopped
+            && !self.said.swap(true, Ordering::Relaxed)
+        {
+            eprintln!("rdmascope: {stopped}");
+        }
+    }
 }
 
 /// The progress line of `record`.

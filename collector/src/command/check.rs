@@ -6,7 +6,7 @@ use super::ports::Port;
 use super::table::or_dash;
 use super::{findings, notes};
 use crate::finding::{Finding, Severity};
-use crate::inventory::{Role, World};
+use crate::inventory::{DeviceId, DeviceRecord, Role, World};
 use crate::observation::PortState;
 use crate::rule::{self, View};
 
@@ -16,7 +16,7 @@ use crate::rule::{self, View};
 pub enum Verdict {
     /// Nothing is wrong as far as can be seen.
     Ok,
-    /// A warning is raised.
+    /// A warning is raised, or some of the devices could not be read: `reason` says so.
     Warning,
     /// A critical finding is raised.
     Critical,
@@ -51,7 +51,7 @@ impl Verdict {
 pub struct CheckReport<'w> {
     /// The verdict on the node.
     pub verdict: Verdict,
-    /// Why no port could be judged; null when one was.
+    /// Why not every port could be judged; null when all were.
     pub reason: Option<String>,
     /// The ports as in `ports`.
     pub ports: Vec<Port>,
@@ -79,11 +79,19 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
     let ports = super::ports::report(world);
     let findings: Vec<&Finding> = world.findings.iter().map(|finding| &**finding).collect();
     let readable = world.present_ports().any(|(_, port)| port.state != PortState::Unknown);
+    let silent = |(id, device): (DeviceId, &DeviceRecord)| {
+        let data = world.role(id) != Some(Role::Management);
+        let stateless = world.ports_of(id).any(|port| port.state == PortState::Unknown);
+        (data && (device.unreadable.is_some() || stateless)).then_some(())
+    };
+    let unreadable = world.present().filter_map(silent).count();
     let verdict = match findings.iter().map(|finding| finding.severity).max() {
         Some(Severity::Critical) => Verdict::Critical,
         // No device, or none that can be read: which of the two, `reason` says.
         _ if !readable => Verdict::Unknown,
         Some(Severity::Warning) => Verdict::Warning,
+        // What cannot be read cannot be called well.
+        _ if unreadable > 0 => Verdict::Warning,
         Some(Severity::Info) | None => Verdict::Ok,
     };
     let not_judged = rule::all()
@@ -91,6 +99,7 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         .filter_map(|rule| rule.not_judged(view).map(|reason| NotJudged { rule: rule.id(), reason }))
         .collect();
     let mut notes = ports.notes;
+    let partly = format!("{unreadable} of {} RDMA devices could not be read", world.present().count());
     let reason = (!readable).then(|| match notes::why_no_port(world) {
         Some(reason) => {
             notes.retain(|note| *note != reason);
@@ -98,6 +107,7 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         }
         None => "no RDMA port could be read".to_owned(),
     });
+    let reason = reason.or_else(|| (unreadable > 0).then_some(partly));
     CheckReport { verdict, reason, ports: ports.ports, findings, not_judged, notes }
 }
 

@@ -6,6 +6,10 @@ use serde::Serialize;
 
 use super::CounterSet;
 use crate::observation::{self, Nanos};
+use crate::timeline::Events;
+
+/// Reports kept per device.
+const MAX_REPORTS: usize = 64;
 
 /// A device's place in [`super::World::devices`]; it survives renames and reloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +95,8 @@ pub struct DeviceRecord {
     pub first_seen: Nanos,
     /// Counter sets of the whole device.
     pub sets: Vec<CounterSet>,
+    /// What it reported about itself: asynchronous events such as `DEVICE_FATAL`, messages of health reporters.
+    pub reports: Events<Arc<str>>,
     /// The last reset of its counters: when, and how many counters fell together.
     pub reset: Option<(Nanos, u32)>,
 }
@@ -112,6 +118,7 @@ impl DeviceRecord {
             unreadable: None,
             first_seen: t,
             sets: Vec::new(),
+            reports: Events::new(MAX_REPORTS),
             reset: None,
         }
     }

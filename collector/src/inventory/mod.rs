@@ -51,6 +51,8 @@ pub struct QpFailure {
     pub pid: Option<u32>,
     /// A `modify_qp` call asked for it; otherwise nobody was seen asking.
     pub asked: bool,
+    /// An asynchronous event told it: a call that asks for the same afterwards only follows.
+    pub told: bool,
     /// The state before, where known.
     pub from: QpState,
     /// When it was last known to be in that state.

@@ -112,6 +112,8 @@ pub struct PortRecord {
     pub first_seen: (Nanos, PortState),
     /// When its state was last observed.
     pub t: Nanos,
+    /// Time of the newest word about the state: an older one, told later by another source, does not undo it.
+    state_t: Nanos,
     /// State changes.
     pub states: Events<StateChange>,
     /// Other events.
@@ -146,6 +148,7 @@ impl PortRecord {
             notes: Vec::new(),
             first_seen: (t, state),
             t,
+            state_t: 0,
             states: Events::new(MAX_EVENTS),
             events: Events::new(MAX_EVENTS),
             sets: Vec::new(),
@@ -177,6 +180,10 @@ impl PortRecord {
 
     /// Notes a state; says whether it is a change between two known states.
     pub(crate) fn change_state(&mut self, t: Nanos, state: PortState) -> bool {
+        if t < self.state_t {
+            return false;
+        }
+        self.state_t = t;
         let from = std::mem::replace(&mut self.state, state);
         if from == state {
             return false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::World;
 use crate::observation::{
-    Body, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, Probes, Qp, QpEvent, SourceState, Text,
+    Body, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, Probes, Qp, QpEvent, QpStats, SourceState, Text,
 };
 use crate::source::Emit;
 
@@ -146,6 +146,22 @@ fn say_qps(world: &World, say: &mut Say<'_>) {
             rnr_retry: qp.rnr_retry,
             ..Qp::default()
         }));
+        // What was counted until now, so that the next numbers have something to be compared with.
+        if qp.stats_t.is_some() {
+            let detail = qp.detail.as_deref();
+            say(Body::QpStats(QpStats {
+                device: lend(&world.device(qp.device).name),
+                qpn: qp.qpn,
+                posts: qp.posts,
+                wrs: qp.wrs,
+                bytes: qp.bytes,
+                signaled: detail.and_then(|detail| detail.signaled),
+                size_log2: detail.and_then(|detail| detail.size_log2.clone()),
+                opcodes: detail.iter().flat_map(|d| &d.opcodes).map(|(name, n)| (lend(name), *n)).collect(),
+                errors: detail.iter().flat_map(|d| &d.errors).map(|(name, n)| (lend(name), *n)).collect(),
+                ..QpStats::default()
+            }));
+        }
     }
 }
 

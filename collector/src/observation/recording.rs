@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Body, Nanos, Observation};
+use crate::observation;
 
 /// The value of the header's `format`.
 pub const FORMAT: &str = "rdmascope-recording";
@@ -22,6 +23,8 @@ pub const MAX_BAD_IN_A_ROW: u32 = 100;
 const MAX_LINE_BYTES: u64 = 16 << 20;
 /// No machine has been up for a century; times beyond it would overflow what is computed with them.
 const MAX_TIME: Nanos = 100 * 366 * 86_400 * 1_000_000_000;
+/// The largest QP number: 24 bits (`InfiniBand` base transport header).
+const MAX_QPN: u32 = (1 << 24) - 1;
 /// Bad lines that are kept with their number and message; the rest is only counted.
 const MAX_BAD_KEPT: usize = 20;
 /// The first four bytes of a zstd frame (RFC 8878, section 3.1.1), little-endian 0xFD2FB528.
@@ -158,6 +161,8 @@ pub struct Reader<R: Read> {
     bad_in_a_row: u32,
     notices: Notices,
     buffer: Vec<u8>,
+    /// A line that was read ahead into the buffer.
+    ahead: Option<Filled>,
     ended: bool,
 }
 
@@ -178,6 +183,7 @@ impl<R: Read> Reader<R> {
             bad_in_a_row: 0,
             notices: Notices::default(),
             buffer: Vec::with_capacity(4096),
+            ahead: None,
             ended: false,
         };
         match reader.fill() {
@@ -266,7 +272,22 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
+    /// The time of the next line, when it has one; reads ahead. What is wrong with the line is told by [`Reader::next`].
+    pub fn next_time(&mut self) -> Option<Nanos> {
+        if self.ended {
+            return None;
+        }
+        if self.ahead.is_none() {
+            self.ahead = Some(self.fill().ok()?);
+        }
+        let text = std::str::from_utf8(&self.buffer).ok()?;
+        peek_fast(text).or_else(|| peek(text).ok()).map(|(t, _)| t)
+    }
+
     fn fill(&mut self) -> io::Result<Filled> {
+        if let Some(filled) = self.ahead.take() {
+            return Ok(filled);
+        }
         let filled = self.lines.read(&mut self.buffer)?;
         if filled != Filled::End {
             self.line += 1;
@@ -378,6 +399,11 @@ fn parse_line(line: &[u8]) -> Result<Line<'_>, String> {
     let mut unknown_fields = 0;
     let body = Body::from_json(kind, text, &mut unknown_fields).map_err(|error| error.to_string())?;
     let Some(body) = body else { return Ok(Line::UnknownType(kind.to_owned())) };
+    if let Body::Qp(observation::Qp { qpn, .. }) | Body::QpStats(observation::QpStats { qpn, .. }) = &body
+        && *qpn > MAX_QPN
+    {
+        return Err(format!("the QPN {qpn} has more than 24 bits"));
+    }
     let odd_values = match &body {
         Body::Counters(counters) => counters.values.odd(),
         _ => 0,

@@ -7,6 +7,7 @@
 mod clock;
 mod counter;
 mod fall;
+mod health;
 mod link;
 mod nic;
 mod pcie;
@@ -68,6 +69,7 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &pcie::AerFatal,
         &pcie_link::Downgrade,
         &nic::Composite,
+        &health::Health,
         &qp::RetryExceeded,
         &qp::ErrorState,
         &counter::Saturated,

@@ -11,6 +11,9 @@ use crate::inventory::World;
 use crate::observation::Observation;
 use crate::observation::recording::{Header, Writer};
 
+/// A recording has at most so many parts.
+const MAX_PARTS: u32 = 1_000_000;
+
 /// How a recording is written.
 #[derive(Debug, Clone)]
 pub struct RecordingOptions {
@@ -68,19 +71,28 @@ impl Recording {
         status.stopped = Some(format!("recording stopped: {}: {reason}", status.path.display()));
     }
 
+    /// The next part's file. The number of a part that somebody left there is passed over.
+    fn next_part(&mut self) -> io::Result<(PathBuf, File)> {
+        loop {
+            self.part += 1;
+            let path = part_path(&self.options.path, self.part);
+            match create(&path, self.options.force) {
+                Ok(file) => return Ok((path, file)),
+                Err(RecordingStartError::Exists(_)) if self.part < MAX_PARTS => {}
+                Err(RecordingStartError::Io(_, error)) => return Err(error),
+                Err(RecordingStartError::Exists(path)) => {
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", path.display())));
+                }
+            }
+        }
+    }
+
     /// Begins the next file. It opens with everything known, so that it can be read alone.
     fn rotate(&mut self, world: &World) -> io::Result<()> {
         if let Some(writer) = self.writer.take() {
             writer.finish()?.sync_data()?;
         }
-        self.part += 1;
-        let path = part_path(&self.options.path, self.part);
-        let file = create(&path, self.options.force).map_err(|error| match error {
-            RecordingStartError::Io(_, error) => error,
-            RecordingStartError::Exists(path) => {
-                io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", path.display()))
-            }
-        })?;
+        let (path, file) = self.next_part()?;
         let mut writer = Writer::new(file, compressed(&path), &self.header)?;
         let mut failed = None;
         crate::inventory::restate(world, &mut |observation| {
@@ -131,6 +143,12 @@ fn create(path: &Path, force: bool) -> Result<File, RecordingStartError> {
 
 impl Sink for Recording {
     fn observation(&mut self, observation: &Observation<'_>, world: &World) {
+        // Before the observation: the world knows everything that is in the part that ends, and nothing of this one.
+        if self.options.max_bytes.is_some_and(|max| self.part_bytes >= max)
+            && let Err(error) = self.rotate(world)
+        {
+            self.stop(&error);
+        }
         let Some(writer) = &mut self.writer else { return };
         let before = writer.bytes();
         if let Err(error) = writer.write(observation) {
@@ -143,11 +161,6 @@ impl Sink for Recording {
             let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
             status.bytes += written;
             status.observations += 1;
-        }
-        if self.options.max_bytes.is_some_and(|max| self.part_bytes >= max)
-            && let Err(error) = self.rotate(world)
-        {
-            self.stop(&error);
         }
     }
 
@@ -220,5 +233,44 @@ mod tests {
         let mut second = Reader::open(&dir.path().join("run.2.jsonl.zst")).unwrap();
         let first = second.next(|o| matches!(&o.body, Body::Device(d) if d.device == "mlx5_0")).unwrap();
         assert_eq!(first, Some(true));
+    }
+
+    #[test]
+    fn nothing_is_missing_at_the_seam_between_two_parts() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = RecordingOptions { path: dir.path().join("run.jsonl"), force: false, max_bytes: Some(1) };
+        let mut recording = Recording::start(options, Header::new()).unwrap();
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        let port = |t: u64, state| Observation {
+            t,
+            body: Body::Port(crate::observation::Port { device: "d".into(), port: 1, state, ..Default::default() }),
+        };
+        let states = [crate::observation::PortState::Active, crate::observation::PortState::Down];
+        for observation in [port(1, states[0]), port(2, states[1]), lost(3), lost(4)] {
+            recording.observation(&observation, engine.world());
+            engine.take(&observation);
+        }
+        recording.finish();
+        let mut last = Reader::open(&dir.path().join("run.4.jsonl")).unwrap();
+        let mut alone = Engine::new(Header::new(), Settings::default());
+        while last.next(|observation| alone.take(observation)).unwrap().is_some() {}
+        assert_eq!(alone.world().ports[0].state, states[1]);
+        assert_eq!(alone.world().devices.len(), 1);
+    }
+
+    #[test]
+    fn a_part_that_somebody_left_there_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("run.2.jsonl"), "precious").unwrap();
+        let options = RecordingOptions { path: dir.path().join("run.jsonl"), force: false, max_bytes: Some(1) };
+        let mut recording = Recording::start(options, Header::new()).unwrap();
+        let world = World::new(Header::new());
+        for t in 1..4 {
+            recording.observation(&lost(t), &world);
+        }
+        recording.finish();
+        assert_eq!(recording.status().lock().unwrap().stopped, None);
+        assert_eq!(std::fs::read_to_string(dir.path().join("run.2.jsonl")).unwrap(), "precious");
+        assert!(dir.path().join("run.3.jsonl").exists());
     }
 }

@@ -158,6 +158,12 @@ impl PortWatch {
         present
     }
 
+    /// Says the port at the next poll even if nothing changed: somebody else may have said something of it meanwhile.
+    pub(super) fn say_again(&mut self) {
+        self.changed = true;
+        self.said = None;
+    }
+
     /// The port as observed, when it is not as it was said last.
     pub(super) fn take_changed(&mut self, device: &str) -> Option<&Port<'static>> {
         if !std::mem::take(&mut self.changed) {
