@@ -33,7 +33,7 @@ pub fn child_main() -> ExitCode {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let answer = match devices() {
         Ok(devices) => Answer::Devices(devices),
-        Err(error) => Answer::Error(error),
+        Err(answer) => answer,
     };
     match serde_json::to_string(&answer) {
         Ok(line) => {
@@ -44,26 +44,26 @@ pub fn child_main() -> ExitCode {
     }
 }
 
-fn devices() -> Result<Vec<ProviderOps>, String> {
-    let names = ["libibverbs.so.1"];
+fn devices() -> Result<Vec<ProviderOps>, Answer> {
     // SAFETY: loading a library runs its initialisers; libibverbs's have no precondition, and this process does nothing
     // else.
-    let library = unsafe { Library::new(names[0]) }.map_err(|error| {
+    let library = unsafe { Library::new("libibverbs.so.1") }.map_err(|error| {
         let text = error.to_string();
-        if text.contains("No such file") || text.contains("cannot open shared object") {
-            "libibverbs.so.1 not found: install rdma-core/libibverbs1".to_owned()
+        if text.starts_with("libibverbs.so.1:") && text.contains("No such file") {
+            Answer::NotInstalled {}
         } else {
-            format!("libibverbs.so.1 cannot be loaded: {text}")
+            Answer::Error(format!("libibverbs.so.1 cannot be loaded: {text}"))
         }
     })?;
-    let verbs = Verbs::find(&library).map_err(|error| format!("libibverbs.so.1 lacks a function: {error}"))?;
+    let verbs =
+        Verbs::find(&library).map_err(|error| Answer::Error(format!("libibverbs.so.1 lacks a function: {error}")))?;
     let mut count = 0;
     // SAFETY: as documented in ibv_get_device_list(3): `count` is valid for writing.
     let list = unsafe { (verbs.get_device_list)(&raw mut count) };
     if list.is_null() {
         let error = io::Error::last_os_error();
         // ENOSYS: the kernel has no ib_uverbs.
-        return Err(format!("ibv_get_device_list failed: {error} (is the module ib_uverbs loaded?)"));
+        return Err(Answer::Error(format!("ibv_get_device_list failed: {error} (is the module ib_uverbs loaded?)")));
     }
     let mut devices = Vec::new();
     for i in 0..usize::try_from(count).unwrap_or(0) {
