@@ -1,4 +1,4 @@
-# A node without RDMA: what `rdmascope doctor` and the screen say there, and that looking loads no kernel module.
+# A node without RDMA (the screen shows a demo there and why): what `rdmascope doctor` and the screen say there, and that looking loads no kernel module.
 # order: 5
 # timeout: 120
 # needs: rdmascope
@@ -20,10 +20,6 @@ doctor bare
 screen_start bare_screen rdmascope
 wait_for 20 shows 'no RDMA' || { capture bare_screen; fail 'the screen does not say that there is no RDMA'; }
 capture bare_screen
-t send-keys 9
-wait_for 10 shows sources
-wait_for 30 shows 'of 9 probes attached' || echo 'no probes on the screen after 30 s'
-capture bare_self
 screen_stop bare_screen
 modules > bare.after_screen
 

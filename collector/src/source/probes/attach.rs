@@ -105,8 +105,7 @@ impl Attached {
             without_rdma: false,
         };
         let loaded = load(&config);
-        // Lockdown costs what looks into the kernel; the data path's probe looks into processes.
-        let failed = loaded.as_ref().err().cloned().or_else(reason::locked_down);
+        let failed = loaded.as_ref().err().cloned();
         attached.ebpf = loaded.ok();
         attached.without_rdma = !Path::new(RDMA_CORE).exists();
         for function in &FUNCTIONS {
@@ -225,7 +224,7 @@ impl Attached {
         for program in [function.returns, function.entry].into_iter().flatten() {
             self.kprobe(program, function.name).map_err(|error| match reason::errno(&error) {
                 Some(2 | 22 | 99) if !Path::new("/sys/module").join(function.module).exists() => {
-                    not_loaded(function).into()
+                    Why::with_fix(not_loaded(function), format!("modprobe {}", function.module))
                 }
                 Some(2 | 99) => format!("this kernel has no function {}", function.name).into(),
                 _ => why(&error),
@@ -299,8 +298,8 @@ fn load(config: &Config) -> Result<Ebpf, Why> {
     let Some(object) = OBJECT else {
         return Err(format!("no object for this architecture ({})", std::env::consts::ARCH).into());
     };
-    if let Some(reason) = reason::cannot_load() {
-        return Err(reason);
+    if let Some(why) = reason::cannot_load().or_else(reason::locked_down) {
+        return Err(why);
     }
     EbpfLoader::new()
         .override_global("CONFIG", config, true)

@@ -5,6 +5,7 @@
     reason = "libibverbs is called through symbols found at run time; each block says why it is sound"
 )]
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
 use std::io;
@@ -48,15 +49,15 @@ fn devices() -> Result<Vec<ProviderOps>, Answer> {
     // SAFETY: loading a library runs its initialisers; libibverbs's have no precondition, and this process does nothing
     // else.
     let library = unsafe { Library::new("libibverbs.so.1") }.map_err(|error| {
-        let text = error.to_string();
+        let text = said(&error);
         if text.starts_with("libibverbs.so.1:") && text.contains("No such file") {
             Answer::NotInstalled {}
         } else {
             Answer::Error(format!("libibverbs.so.1 cannot be loaded: {text}"))
         }
     })?;
-    let verbs =
-        Verbs::find(&library).map_err(|error| Answer::Error(format!("libibverbs.so.1 lacks a function: {error}")))?;
+    let verbs = Verbs::find(&library)
+        .map_err(|error| Answer::Error(format!("libibverbs.so.1 lacks a function: {}", said(&error))))?;
     let mut count = 0;
     // SAFETY: as documented in ibv_get_device_list(3): `count` is valid for writing.
     let list = unsafe { (verbs.get_device_list)(&raw mut count) };
@@ -73,6 +74,11 @@ fn devices() -> Result<Vec<ProviderOps>, Answer> {
     // SAFETY: the list comes from ibv_get_device_list and is not used again.
     unsafe { (verbs.free_device_list)(list) };
     Ok(devices)
+}
+
+/// What the dynamic linker said: the error itself tells no more than the name of the call.
+fn said(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 struct Verbs<'l> {
