@@ -143,3 +143,28 @@ record_stop() {
   echo $? > record.rc
   [ "$(cat record.rc)" = 0 ] || fail "record ended with $(cat record.rc)"
 }
+
+# The screen in a terminal of 160 columns and 60 rows, for payloads that only look at it.
+t() { LC_ALL=C.UTF-8 tmux -u -L screen "$@"; }
+capture() { t capture-pane -p > "$1"; }
+shows() { t capture-pane -p | grep -qF -- "$1"; }
+
+# screen_start NAME COMMAND…: COMMAND, which draws the screen, in a new terminal.
+screen_start() {
+  local name=$1
+  shift
+  t -f /dev/null new-session -d -x 160 -y 60 "$* 2> $OUT/$name.err; echo \$? > $OUT/$name.rc; sleep 600"
+  t set -g status off
+  t resize-window -x 160 -y 60
+  drawn() { [ "$(t capture-pane -p | grep -c '[^ ]')" -gt 5 ]; }
+  wait_for 30 drawn || { capture "$name.nothing"; cat "$name.err"; fail "$name: no screen after 30 s"; }
+}
+
+# screen_stop NAME: ends it as a user would.
+screen_stop() {
+  t send-keys q
+  wait_for 20 test -s "$OUT/$1.rc" || { capture "$1.hanging"; fail "$1: the screen does not end"; }
+  t kill-server
+  gone() { ! t has-session; }
+  wait_for 10 gone || fail 'tmux stays'
+}

@@ -462,6 +462,7 @@ impl Node {
                 attached: true,
                 at: Some("kprobe ib_modify_qp_with_udata".to_owned()),
                 reason: None,
+                fix: None,
             }],
             published_at: START,
             ..Status::new(mode)

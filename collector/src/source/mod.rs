@@ -106,4 +106,6 @@ pub struct ProbeReport {
     pub at: Option<String>,
     /// Why it is not attached, or why it is attached there.
     pub reason: Option<String>,
+    /// What the operator can do about it; absent when nothing.
+    pub fix: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! Assertions over what the payloads left on real kernels; see [`end_to_end::vm`].
 
+mod doctor;
 mod recordings;
 
 use end_to_end::vm::on_each_kernel;

@@ -154,6 +154,13 @@ impl Source for PcieSource {
         };
         lack("link", of(|function| !function.has_link()), "no current_link_speed or current_link_width");
         lack("AER totals", of(|function| !function.has_aer()), "no aer_dev_* files: no AER, or firmware owns it");
+        if self.functions.is_empty() && missing.is_empty() {
+            missing.push(Missing {
+                what: "PCIe links".to_owned(),
+                reason: "no RDMA device here".to_owned(),
+                fix: None,
+            });
+        }
         let state = match (self.functions.is_empty(), missing.is_empty()) {
             (true, _) => Seeing::Off,
             (false, true) => Seeing::Ok,

@@ -9,6 +9,7 @@ use aya::{Ebpf, EbpfLoader};
 use collector_ebpf::config::Config;
 use collector_ebpf::slot::MARKS_PER_BLOCK;
 
+use super::reason::Why;
 use super::{offsets, reason, tracefs};
 use crate::source::ProbeReport;
 use crate::source::verbs::Place;
@@ -90,8 +91,8 @@ impl Attached {
         let wide_slots = slots.min(MOST_WIDE_SLOTS);
         let mut config = Config { slots, wide_slots, ..Config::default() };
         let kernel = offsets::Kernel { btf: Path::new("/sys/kernel/btf"), modules: Path::new("/sys/module") };
-        let fields = offsets::fill(&kernel, &mut config).map_err(|error| error.to_string());
-        let aer = tracefs::fill(&mut config).map_err(|error| error.to_string());
+        let fields = offsets::fill(&kernel, &mut config).map_err(|error| error.why());
+        let aer = tracefs::fill(&mut config).map_err(|error| error.why());
 
         let mut attached = Self {
             ebpf: None,
@@ -174,7 +175,7 @@ impl Attached {
     }
 
     /// Says why the data-path probe is not attached anywhere; `wanted` is false when it is switched off.
-    pub(super) fn no_post_send(&mut self, wanted: bool, reason: String) {
+    pub(super) fn no_post_send(&mut self, wanted: bool, why: Why) {
         if self.reports.iter().any(|report| report.name == POST_SEND) {
             return;
         }
@@ -183,7 +184,8 @@ impl Attached {
             wanted,
             attached: false,
             at: None,
-            reason: Some(reason),
+            reason: Some(why.reason),
+            fix: why.fix,
         });
     }
 
@@ -208,25 +210,23 @@ impl Attached {
         }
     }
 
-    fn report(&mut self, name: &str, at: String, result: Result<(), String>) {
-        self.reports.push(ProbeReport {
-            name: name.to_owned(),
-            wanted: true,
-            attached: result.is_ok(),
-            at: Some(at),
-            reason: result.err(),
-        });
+    fn report(&mut self, name: &str, at: String, result: Result<(), Why>) {
+        let attached = result.is_ok();
+        let (reason, fix) = result.err().map_or((None, None), |why| (Some(why.reason), why.fix));
+        self.reports.push(ProbeReport { name: name.to_owned(), wanted: true, attached, at: Some(at), reason, fix });
     }
 
-    fn function(&mut self, function: &Function) -> Result<(), String> {
+    fn function(&mut self, function: &Function) -> Result<(), Why> {
         if !reason::has_probe_kind("kprobe") {
-            return Err("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)".to_owned());
+            return Err("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)".into());
         }
         // The return first: an entry without its return would leave something behind for each call.
         for program in [function.returns, function.entry].into_iter().flatten() {
             self.kprobe(program, function.name).map_err(|error| match reason::errno(&error) {
-                Some(2 | 22 | 99) if !Path::new("/sys/module").join(function.module).exists() => not_loaded(function),
-                Some(2 | 99) => format!("this kernel has no function {}", function.name),
+                Some(2 | 22 | 99) if !Path::new("/sys/module").join(function.module).exists() => {
+                    Why::with_fix(not_loaded(function), format!("modprobe {}", function.module))
+                }
+                Some(2 | 99) => format!("this kernel has no function {}", function.name).into(),
                 _ => why(&error),
             })?;
         }
@@ -239,7 +239,7 @@ impl Attached {
         probe.attach(function, 0).map(|_| ())
     }
 
-    fn aer(&mut self) -> Result<(), String> {
+    fn aer(&mut self) -> Result<(), Why> {
         let attach = |this: &mut Self| {
             let probe: &mut TracePoint = this.program("aer_event")?;
             loaded(probe.load())?;
@@ -248,9 +248,9 @@ impl Attached {
         attach(self).map_err(|error| why(&error))
     }
 
-    fn uprobe(&mut self, place: &Place) -> Result<(), String> {
+    fn uprobe(&mut self, place: &Place) -> Result<(), Why> {
         if !reason::has_probe_kind("uprobe") {
-            return Err("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".to_owned());
+            return Err("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".into());
         }
         let attach = |this: &mut Self| {
             let probe: &mut UProbe = this.program(POST_SEND)?;
@@ -277,10 +277,10 @@ fn not_loaded(function: &Function) -> String {
 }
 
 /// An error in words. A refusal by the verifier is a refusal of the program, whatever its error code says.
-fn why(error: &ProgramError) -> String {
+fn why(error: &ProgramError) -> Why {
     match error {
         ProgramError::LoadError { io_error, verifier_log } if !verifier_log.to_string().trim().is_empty() => {
-            reason::cut(&format!("this kernel's verifier refuses the program ({io_error}): {verifier_log}"))
+            reason::refused(io_error, &verifier_log.to_string())
         }
         _ => reason::explain(error),
     }
@@ -294,12 +294,12 @@ fn loaded(result: Result<(), ProgramError>) -> Result<(), ProgramError> {
     }
 }
 
-fn load(config: &Config) -> Result<Ebpf, String> {
+fn load(config: &Config) -> Result<Ebpf, Why> {
     let Some(object) = OBJECT else {
-        return Err(format!("no object for this architecture ({})", std::env::consts::ARCH));
+        return Err(format!("no object for this architecture ({})", std::env::consts::ARCH).into());
     };
-    if let Some(reason) = reason::cannot_load() {
-        return Err(reason);
+    if let Some(why) = reason::cannot_load().or_else(reason::locked_down) {
+        return Err(why);
     }
     EbpfLoader::new()
         .override_global("CONFIG", config, true)

@@ -40,6 +40,7 @@ use self::attach::{AER, Attached, DESTROY, POST_SEND};
 use self::budget::Guard;
 use self::events::Events;
 use self::qps::Qps;
+use self::reason::Why;
 use self::store::Maps;
 use super::verbs::{self, ProviderOps};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
@@ -126,10 +127,11 @@ impl Probes {
         let running = Running::new(&mut attached, options);
         let running = match running {
             Ok(running) => running,
-            Err(reason) => {
+            Err(why) => {
                 attached.reports.iter_mut().filter(|report| report.attached).for_each(|report| {
                     report.attached = false;
-                    report.reason = Some(reason.clone());
+                    report.reason = Some(why.reason.clone());
+                    report.fix.clone_from(&why.fix);
                 });
                 None
             }
@@ -139,14 +141,16 @@ impl Probes {
             Self { attached, running, options, data_path: wanted, due: 0, changed: true, operations: None };
         if !wanted {
             let reason = if probes.options.data_path { "switched off by a probe budget of 0" } else { "switched off" };
-            probes.attached.no_post_send(false, reason.to_owned());
+            probes.attached.no_post_send(false, reason.into());
         } else if probes.running.is_none() {
-            let reason = probes.attached.reports.iter().find_map(|report| report.reason.clone());
-            probes.attached.no_post_send(true, reason.unwrap_or_else(|| "the programs could not be loaded".to_owned()));
-        } else {
-            probes
+            let why = probes
                 .attached
-                .no_post_send(true, "the child process has not told the providers' operations yet".to_owned());
+                .reports
+                .iter()
+                .find_map(|report| Some(Why { reason: report.reason.clone()?, fix: report.fix.clone() }));
+            probes.attached.no_post_send(true, why.unwrap_or_else(|| "the programs could not be loaded".into()));
+        } else {
+            probes.attached.no_post_send(true, "the child process has not told the providers' operations yet".into());
         }
         probes
     }
@@ -181,18 +185,23 @@ impl Probes {
         self.attached.retry_post_send();
         let devices = match operations {
             Ok(devices) => devices,
-            Err(error) => return self.attached.no_post_send(true, error.to_string()),
+            Err(error) => {
+                let why = Why { reason: error.to_string(), fix: error.fix().map(str::to_owned) };
+                return self.attached.no_post_send(true, why);
+            }
         };
         for device in &devices {
             if let Some(place) = &device.post_send {
                 self.attached.post_send(place);
             }
         }
-        let reason = devices
+        let why = devices
             .iter()
-            .find_map(|device| device.error.as_ref().map(|error| format!("{}: {error}", device.device)))
-            .unwrap_or_else(|| "libibverbs finds no device".to_owned());
-        self.attached.no_post_send(true, reason);
+            .find_map(|device| device.error.as_ref().map(|error| format!("{}: {error}", device.device).into()))
+            .unwrap_or_else(|| {
+                Why::with_fix("libibverbs has no provider for the devices here", verbs::INSTALL_PROVIDERS)
+            });
+        self.attached.no_post_send(true, why);
     }
 
     fn body(&self) -> ProbesBody<'_> {
@@ -219,7 +228,7 @@ impl Probes {
 }
 
 impl Running {
-    fn new(attached: &mut Attached, options: &ProbeOptions) -> Result<Option<Self>, String> {
+    fn new(attached: &mut Attached, options: &ProbeOptions) -> Result<Option<Self>, Why> {
         let (slots, wide_slots) = (attached.slots, attached.wide_slots);
         let Some(ebpf) = attached.ebpf() else { return Ok(None) };
         let ring = ebpf.take_map("EVENTS").ok_or("the BPF map EVENTS is not in the object")?;
@@ -314,15 +323,7 @@ impl Source for Probes {
         let reports = &self.attached.reports;
         let wanted = reports.iter().filter(|report| report.wanted).count();
         let attached = reports.iter().filter(|report| report.attached).count();
-        let mut missing: Vec<Missing> = reports
-            .iter()
-            .filter(|report| !report.attached)
-            .map(|report| Missing {
-                what: what_is_lost(&report.name).to_owned(),
-                reason: format!("{}: {}", report.name, report.reason.as_deref().unwrap_or("unknown")),
-                fix: None,
-            })
-            .collect();
+        let mut missing = not_attached(reports);
         let mut sees = format!("{attached} of {wanted} probes attached");
         if let Some(running) = &self.running {
             sees = format!(
@@ -399,6 +400,20 @@ impl Source for Probes {
     fn probes(&self) -> Vec<ProbeReport> {
         self.attached.reports.clone()
     }
+}
+
+/// What is not seen for want of a probe; what has the same reason is told together.
+fn not_attached(reports: &[ProbeReport]) -> Vec<Missing> {
+    let mut all: Vec<Missing> = Vec::new();
+    for report in reports.iter().filter(|report| !report.attached) {
+        let (what, reason) = (what_is_lost(&report.name), report.reason.as_deref().unwrap_or("unknown"));
+        match all.iter_mut().find(|missing| missing.reason == reason && missing.fix == report.fix) {
+            Some(missing) if missing.what.split(", ").any(|other| other == what) => {}
+            Some(missing) => missing.what = format!("{}, {what}", missing.what),
+            None => all.push(Missing { what: what.to_owned(), reason: reason.to_owned(), fix: report.fix.clone() }),
+        }
+    }
+    all
 }
 
 /// What is not seen without a probe.

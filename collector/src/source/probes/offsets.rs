@@ -8,6 +8,8 @@ use std::path::Path;
 use btf_rs::{Btf, BtfType, Type};
 use collector_ebpf::config::{Config, Field};
 
+use super::reason::Why;
+
 /// Why a field's place is not known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -28,6 +30,21 @@ pub(super) enum Error {
     /// A structure or a field is not there.
     #[error("the loaded ib_core has no {0}")]
     NoField(String),
+}
+
+impl Error {
+    /// The error with what the operator can do about it.
+    pub(super) fn why(&self) -> Why {
+        let fix = match self {
+            Self::NoKernelBtf => Some("boot a kernel built with CONFIG_DEBUG_INFO_BTF"),
+            Self::NotLoaded => Some("load the adapter's RDMA driver"),
+            Self::NoModuleBtf => {
+                Some("use the kernel's own ib_core, or build the driver's with type information (pahole)")
+            }
+            Self::Unreadable { .. } | Self::NoField(_) => None,
+        };
+        Why { reason: self.to_string(), fix: fix.map(str::to_owned) }
+    }
 }
 
 /// The sysfs directories that are asked; tests give others.

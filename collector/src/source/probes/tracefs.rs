@@ -5,6 +5,8 @@ use std::path::Path;
 
 use collector_ebpf::config::{Config, Field};
 
+use super::reason::{RUN_AS_ROOT, Why};
+
 /// Where tracefs may be mounted.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
@@ -23,6 +25,18 @@ pub(super) enum Error {
     /// A field is missing.
     #[error("the tracepoint ras:aer_event has no field {0}")]
     NoField(&'static str),
+}
+
+impl Error {
+    /// The error with what the operator can do about it.
+    pub(super) fn why(&self) -> Why {
+        let fix = match self {
+            Self::NotMounted => Some("mount -t tracefs tracefs /sys/kernel/tracing"),
+            Self::Forbidden(_) => Some(RUN_AS_ROOT),
+            Self::NoTracepoint | Self::NoField(_) => None,
+        };
+        Why { reason: self.to_string(), fix: fix.map(str::to_owned) }
+    }
 }
 
 /// Fills in the places of the tracepoint's fields.

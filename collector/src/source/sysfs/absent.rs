@@ -23,6 +23,17 @@ pub enum NoDevice {
     },
 }
 
+impl NoDevice {
+    /// What the operator can do about it; `None` when nothing is known to help.
+    #[must_use]
+    pub fn fix(&self) -> Option<String> {
+        match self {
+            Self::NoSubsystem | Self::NoDevice => Some("load the adapter's RDMA driver".to_owned()),
+            Self::DriverHalfLoaded { hint, .. } => hint.map(|module| format!("modprobe {module}")),
+        }
+    }
+}
+
 impl fmt::Display for NoDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

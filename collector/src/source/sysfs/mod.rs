@@ -227,7 +227,7 @@ impl Source for SysfsSource {
             let reason = format!("class/infiniband: {reason}");
             missing.push(Missing { what: "RDMA devices".to_owned(), reason, fix: None });
         } else if let Some(why) = &self.no_device {
-            missing.push(Missing { what: "RDMA devices".to_owned(), reason: why.to_string(), fix: None });
+            missing.push(Missing { what: "RDMA devices".to_owned(), reason: why.to_string(), fix: why.fix() });
         } else if self.polled && self.devices.is_empty() {
             let reason = "every device is excluded".to_owned();
             missing.push(Missing { what: "RDMA devices".to_owned(), reason, fix: None });

@@ -5,6 +5,7 @@
     reason = "libibverbs is called through symbols found at run time; each block says why it is sound"
 )]
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
 use std::io;
@@ -33,7 +34,7 @@ pub fn child_main() -> ExitCode {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let answer = match devices() {
         Ok(devices) => Answer::Devices(devices),
-        Err(error) => Answer::Error(error),
+        Err(answer) => answer,
     };
     match serde_json::to_string(&answer) {
         Ok(line) => {
@@ -44,26 +45,26 @@ pub fn child_main() -> ExitCode {
     }
 }
 
-fn devices() -> Result<Vec<ProviderOps>, String> {
-    let names = ["libibverbs.so.1"];
+fn devices() -> Result<Vec<ProviderOps>, Answer> {
     // SAFETY: loading a library runs its initialisers; libibverbs's have no precondition, and this process does nothing
     // else.
-    let library = unsafe { Library::new(names[0]) }.map_err(|error| {
-        let text = error.to_string();
-        if text.contains("No such file") || text.contains("cannot open shared object") {
-            "libibverbs.so.1 not found: install rdma-core/libibverbs1".to_owned()
+    let library = unsafe { Library::new("libibverbs.so.1") }.map_err(|error| {
+        let text = said(&error);
+        if text.starts_with("libibverbs.so.1:") && text.contains("No such file") {
+            Answer::NotInstalled {}
         } else {
-            format!("libibverbs.so.1 cannot be loaded: {text}")
+            Answer::Error(format!("libibverbs.so.1 cannot be loaded: {text}"))
         }
     })?;
-    let verbs = Verbs::find(&library).map_err(|error| format!("libibverbs.so.1 lacks a function: {error}"))?;
+    let verbs = Verbs::find(&library)
+        .map_err(|error| Answer::Error(format!("libibverbs.so.1 lacks a function: {}", said(&error))))?;
     let mut count = 0;
     // SAFETY: as documented in ibv_get_device_list(3): `count` is valid for writing.
     let list = unsafe { (verbs.get_device_list)(&raw mut count) };
     if list.is_null() {
         let error = io::Error::last_os_error();
         // ENOSYS: the kernel has no ib_uverbs.
-        return Err(format!("ibv_get_device_list failed: {error} (is the module ib_uverbs loaded?)"));
+        return Err(Answer::Error(format!("ibv_get_device_list failed: {error} (is the module ib_uverbs loaded?)")));
     }
     let mut devices = Vec::new();
     for i in 0..usize::try_from(count).unwrap_or(0) {
@@ -73,6 +74,11 @@ fn devices() -> Result<Vec<ProviderOps>, String> {
     // SAFETY: the list comes from ibv_get_device_list and is not used again.
     unsafe { (verbs.free_device_list)(list) };
     Ok(devices)
+}
+
+/// What the dynamic linker said: the error itself tells no more than the name of the call.
+fn said(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 struct Verbs<'l> {

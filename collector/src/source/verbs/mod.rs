@@ -12,8 +12,9 @@ mod child;
 mod maps;
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,6 +73,32 @@ pub enum Error {
     /// libibverbs said no.
     #[error("{0}")]
     Verbs(String),
+    /// There is no device to ask for.
+    #[error("no RDMA device here")]
+    NoDevice,
+    /// No process can open a device.
+    #[error("the module ib_uverbs is not loaded, so no process can use the RDMA devices")]
+    NoUverbs,
+    /// There is no libibverbs.
+    #[error("libibverbs.so.1 is not installed, so it cannot be asked where processes post")]
+    NotInstalled,
+}
+
+/// What brings the providers' libraries.
+pub(super) const INSTALL_PROVIDERS: &str =
+    "install the provider libraries (Debian: ibverbs-providers; Fedora: libibverbs)";
+
+impl Error {
+    /// What the operator can do about it; `None` when nothing is known to help.
+    #[must_use]
+    pub fn fix(&self) -> Option<&'static str> {
+        match self {
+            Self::NoDevice => Some("load the adapter's RDMA driver"),
+            Self::NoUverbs => Some("modprobe ib_uverbs"),
+            Self::NotInstalled => Some("install libibverbs (Debian: libibverbs1 and ibverbs-providers)"),
+            Self::Start(_) | Self::Hung(_) | Self::Failed(_) | Self::Answer(_) | Self::Verbs(_) => None,
+        }
+    }
 }
 
 /// What the child prints: one JSON object.
@@ -80,13 +107,31 @@ pub enum Error {
 enum Answer {
     Devices(Vec<ProviderOps>),
     Error(String),
+    NotInstalled {},
 }
 
 /// Asks a child process of this binary for the operations of every device; blocks up to `timeout`.
+///
+/// # Errors
+/// Without a device or without `ib_uverbs` no child is started: libibverbs asks the kernel by RDMA netlink, which would
+/// load the modules that are missing, and watching changes nothing.
 pub fn operations(timeout: Duration) -> Result<Vec<ProviderOps>, Error> {
+    usable(Path::new("/sys/class"))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(CHILD_ARG);
     ask(command, timeout)
+}
+
+/// Whether there is a device that processes can open, told by `classes` (`/sys/class`) alone. Files beside the devices
+/// (`abi_version`) are no devices.
+fn usable(classes: &Path) -> Result<(), Error> {
+    let has_device = |class: &str| {
+        fs::read_dir(classes.join(class)).is_ok_and(|entries| entries.flatten().any(|entry| entry.path().is_dir()))
+    };
+    if !has_device("infiniband") {
+        return Err(Error::NoDevice);
+    }
+    if has_device("infiniband_verbs") { Ok(()) } else { Err(Error::NoUverbs) }
 }
 
 fn ask(mut command: Command, timeout: Duration) -> Result<Vec<ProviderOps>, Error> {
@@ -119,6 +164,7 @@ fn ask(mut command: Command, timeout: Duration) -> Result<Vec<ProviderOps>, Erro
     match serde_json::from_str(line)? {
         Answer::Devices(devices) => Ok(devices),
         Answer::Error(error) => Err(Error::Verbs(error)),
+        Answer::NotInstalled {} => Err(Error::NotInstalled),
     }
 }
 
@@ -175,6 +221,27 @@ mod tests {
         assert_eq!(devices[0].device, "mlx5_0");
         let place = devices[0].post_send.as_ref().expect("post_send is there");
         assert_eq!((place.dev, place.inode, place.offset), ((8, 1), 7, 4096));
+    }
+
+    #[test]
+    fn without_a_device_that_can_be_opened_no_child_is_needed_to_say_so() {
+        let classes = tempfile::tempdir().expect("a temporary directory");
+        let make = |path: &str| fs::create_dir_all(classes.path().join(path)).expect("a directory");
+        assert!(matches!(usable(classes.path()), Err(Error::NoDevice)));
+        make("infiniband/mlx5_0");
+        make("infiniband_verbs");
+        fs::write(classes.path().join("infiniband_verbs/abi_version"), "6").expect("a file");
+        assert!(matches!(usable(classes.path()), Err(Error::NoUverbs)));
+        make("infiniband_verbs/uverbs0");
+        assert!(usable(classes.path()).is_ok());
+    }
+
+    #[test]
+    fn a_missing_libibverbs_comes_with_what_to_install() {
+        let answer = serde_json::to_string(&Answer::NotInstalled {}).expect("an answer is JSON");
+        let error = ask(shell(&format!("echo '{answer}'")), TIMEOUT).expect_err("it is not there");
+        assert!(matches!(error, Error::NotInstalled), "{error}");
+        assert!(error.fix().is_some_and(|fix| fix.contains("libibverbs1")));
     }
 
     #[test]
