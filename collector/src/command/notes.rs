@@ -70,6 +70,11 @@ pub fn of_node(world: &World) -> Vec<String> {
     }
     for (name, source) in &world.sources {
         // What was said above is not said again in the source's words.
+        let nothing_to_read = no_device(world).is_some()
+            && source.reason.as_deref().is_some_and(|reason| reason.ends_with("no RDMA device here"));
+        if nothing_to_read {
+            continue;
+        }
         let said = |reason: &str| {
             notes.iter().any(|note| reason.ends_with(note.as_str()))
                 || world.present().any(|(_, device)| device.unreadable.as_deref().is_some_and(|u| reason.ends_with(u)))
