@@ -78,8 +78,8 @@ fn vanished(view: &View<'_>, port: &PortRecord) -> Option<Fall> {
         .states
         .iter()
         .rev()
-        .find(|(at, _)| at <= t)
-        .is_some_and(|(at, change)| at == t && change.from == PortState::Active && change.to == PortState::Unknown);
+        .find(|(_, change)| change.to == PortState::Unknown)
+        .is_some_and(|(at, change)| at >= t && change.from == PortState::Active);
     was_active.then_some(Fall { cause: Cause::Vanished, t: *t })
 }
 

@@ -144,13 +144,19 @@ impl<T> Events<T> {
         Self { kept: VecDeque::new(), cap, dropped: 0 }
     }
 
-    /// Appends an event.
+    /// Adds an event at its place in time, after those of the same moment. Sources may be late by up to a second, so it
+    /// is not always the newest.
     pub fn push(&mut self, t: Nanos, event: T) {
-        if self.kept.len() == self.cap {
+        let mut at = self.kept.iter().rposition(|(old, _)| *old <= t).map_or(0, |before| before + 1);
+        if self.kept.len() >= self.cap {
+            self.dropped = self.dropped.saturating_add(1);
+            if at == 0 {
+                return;
+            }
             self.kept.pop_front();
-            self.dropped += 1;
+            at -= 1;
         }
-        self.kept.push_back((t, event));
+        self.kept.insert(at, (t, event));
     }
 
     /// The events, oldest first.
@@ -245,5 +251,20 @@ mod tests {
         assert_eq!(events.iter().map(|e| e.1).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(events.dropped, 1);
         assert_eq!(events.since(2).map(|e| e.1).collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn a_late_event_hides_none_of_the_newer_ones() {
+        let mut events = Events::new(3);
+        for t in [10, 20, 12] {
+            events.push(t, t);
+        }
+        assert_eq!(events.since(11).map(|e| e.1).collect::<Vec<_>>(), [20, 12]);
+        assert_eq!(events.since(15).map(|e| e.1).collect::<Vec<_>>(), [20]);
+        assert_eq!(events.last(), Some(&(20, 20)));
+        events.push(11, 11);
+        events.push(1, 1);
+        assert_eq!(events.iter().map(|e| e.1).collect::<Vec<_>>(), [11, 12, 20]);
+        assert_eq!(events.dropped, 2);
     }
 }

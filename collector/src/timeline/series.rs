@@ -128,7 +128,7 @@ impl Series {
             Some(growth) => {
                 self.rate = Some(growth as f64 * 1e9 / dt as f64);
                 self.window.sum = self.window.sum.saturating_add(growth);
-                self.window.covered_ns += dt;
+                self.window.covered_ns = self.window.covered_ns.saturating_add(dt);
                 run.from
             }
             None => {
@@ -205,10 +205,43 @@ impl Series {
         self.changes.iter().rev().take_while(move |change| change.t > from).map(|c| (c.t, c.delta.value()))
     }
 
+    /// Time between the last two readings, ns; 0 with fewer than two.
+    #[must_use]
+    pub fn interval(&self) -> Nanos {
+        self.dt
+    }
+
+    /// Keeps a change at its place in time: the look back ends at the first one that is too old.
     fn remember(&mut self, change: Change) {
+        let mut at = self.changes.iter().rposition(|old| old.t <= change.t).map_or(0, |before| before + 1);
         if self.changes.len() == MAX_CHANGES {
+            if at == 0 {
+                return;
+            }
             self.changes.pop_front();
+            at -= 1;
         }
-        self.changes.push_back(change);
+        self.changes.insert(at, change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::CounterSource;
+    use crate::timeline::counter_table::lookup;
+
+    #[test]
+    fn a_late_reading_hides_no_newer_growth() {
+        let def = lookup(Some("mlx5_core"), CounterSource::HwCounters, "rx_icrc_encapsulated");
+        let mut series = Series::new("rx_icrc_encapsulated".into(), def);
+        for (t, value) in [(10, 0), (20, 3), (30, 4)] {
+            series.take(t, value, false);
+        }
+        series.miss(15, Reason::from("gone"));
+        series.take(40, 5, false);
+        let after: Vec<_> = series.changes_since(12).collect();
+        assert_eq!(after, [(30, Some(1)), (20, Some(3)), (15, None)]);
+        assert_eq!(series.growth_since(18), Some(Growth { sum: 4, broken: false }));
     }
 }
