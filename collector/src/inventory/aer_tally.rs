@@ -89,7 +89,7 @@ impl AerTally {
         let at = class as usize;
         let (mut events, mut sum, mut kinds) = (0u64, 0u64, 0u64);
         let mut count = AerCount::default();
-        for bucket in self.buckets.iter().filter(|b| b.start + BUCKET_NS > from && b.start <= to) {
+        for bucket in self.buckets.iter().filter(|b| b.start.saturating_add(BUCKET_NS) > from && b.start <= to) {
             let one = &bucket.counts[at];
             let Some(first) = one.first else { continue };
             if first > to || bucket.last[at] < from {
@@ -107,9 +107,9 @@ impl AerTally {
 
     pub(crate) fn event(&mut self, t: Nanos, severity: AerSeverity, status: u32, names: &[impl AsRef<str>]) {
         let replay = status & REPLAY_BITS != 0 || names.iter().any(|name| is_replay(name.as_ref()));
-        self.note(t, own(severity), |count| count.events += 1);
+        self.note(t, own(severity), |count| count.events = count.events.saturating_add(1));
         if severity == AerSeverity::Corrected && replay {
-            self.note(t, AerClass::Replay, |count| count.events += 1);
+            self.note(t, AerClass::Replay, |count| count.events = count.events.saturating_add(1));
         }
     }
 
@@ -120,13 +120,13 @@ impl AerTally {
                 AerSeverity::Nonfatal => AerClass::RootNonfatal,
                 AerSeverity::Fatal => AerClass::RootFatal,
             };
-            self.note(t, class, |count| count.sum += n);
+            self.note(t, class, |count| count.sum = count.sum.saturating_add(n));
         } else if name.starts_with("TOTAL_") {
-            self.note(t, own(severity), |count| count.sum += n);
+            self.note(t, own(severity), |count| count.sum = count.sum.saturating_add(n));
         } else {
-            self.note(t, own(severity), |count| count.kinds += n);
+            self.note(t, own(severity), |count| count.kinds = count.kinds.saturating_add(n));
             if severity == AerSeverity::Corrected && is_replay(name) {
-                self.note(t, AerClass::Replay, |count| count.kinds += n);
+                self.note(t, AerClass::Replay, |count| count.kinds = count.kinds.saturating_add(n));
             }
         }
     }
@@ -174,6 +174,18 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
     const NONE: [&str; 0] = [];
+
+    #[test]
+    fn counts_stop_at_the_largest_number() {
+        let mut tally = AerTally::default();
+        for name in ["TOTAL_ERR_COR", "Rollover", "aer_rootport_total_err_cor"] {
+            tally.growth(S, AerSeverity::Corrected, name, u64::MAX);
+            tally.growth(2 * S, AerSeverity::Corrected, name, 2);
+        }
+        for class in [AerClass::Corrected, AerClass::Replay, AerClass::RootCorrected] {
+            assert_eq!(tally.count(class, 0, 9 * S).n, u64::MAX, "{class:?}");
+        }
+    }
 
     #[test]
     fn events_and_totals_of_the_same_errors_are_not_added() {

@@ -143,8 +143,8 @@ impl Toll {
                 toll.ordered += 1;
             } else {
                 toll.died += 1;
-                toll.first = toll.first.min(at - t);
-                toll.last = toll.last.max(at - t);
+                toll.first = toll.first.min(at.saturating_sub(t));
+                toll.last = toll.last.max(at.saturating_sub(t));
             }
             toll.drained += u64::from(failure.from == QpState::Sqd);
         }

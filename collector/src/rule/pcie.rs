@@ -48,7 +48,8 @@ fn unexplained(view: &View<'_>, root: &PcieRecord, class: AerClass, own: AerClas
         return count;
     }
     let below = view.world.pcie.values().filter(|f| f.pci == root.pci || f.path.first() == Some(&root.pci));
-    let explained: u64 = below.map(|f| f.tally.count(own, from.saturating_sub(SKEW_NS), view.now).n).sum();
+    let explained: u64 =
+        below.map(|f| f.tally.count(own, from.saturating_sub(SKEW_NS), view.now).n).fold(0, u64::saturating_add);
     count.n = count.n.saturating_sub(explained);
     count
 }
@@ -185,7 +186,7 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     }
     evidence.push(Evidence::new(
         "corrected errors",
-        Some((view.now - from) as f64 / 1e9),
+        Some(view.now.saturating_sub(from) as f64 / 1e9),
         corrected.n as f64,
         None,
         "errors",
@@ -259,11 +260,11 @@ fn fatal(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let from = view.ago(clear_s);
     let nonfatal = record.tally.count(AerClass::Nonfatal, from, view.now);
     let fatal = record.tally.count(AerClass::Fatal, from, view.now);
-    let own = nonfatal.n + fatal.n;
+    let own = nonfatal.n.saturating_add(fatal.n);
     let root_nonfatal = unexplained(view, record, AerClass::RootNonfatal, AerClass::Nonfatal, from);
     let root_fatal = unexplained(view, record, AerClass::RootFatal, AerClass::Fatal, from);
-    let messages = root_nonfatal.n + root_fatal.n;
-    if own + messages == 0 {
+    let messages = root_nonfatal.n.saturating_add(root_fatal.n);
+    if own == 0 && messages == 0 {
         return None;
     }
     let (key, subject) = view.pci_subject(&record.pci);

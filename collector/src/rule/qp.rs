@@ -76,7 +76,7 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     for series in port.series_of(Meaning::RetryExceeded) {
         for (t, n) in series.changes_since(from).filter_map(|(t, n)| Some((t, n?))).filter(|(_, n)| *n > 0) {
             let (_, sum, first) = counted.get_or_insert((series, 0, t));
-            *sum += n;
+            *sum = sum.saturating_add(n);
             *first = (*first).min(t);
         }
     }
@@ -105,7 +105,7 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     if let Some((series, n, _)) = counted {
         evidence.push(Evidence::new(&*series.name, window, n as f64, 0.0, series.def.unit.name()));
     }
-    let completed: u64 = completions.iter().map(|(_, _, n)| n).sum();
+    let completed: u64 = completions.iter().fold(0, |sum, (_, _, n)| sum.saturating_add(*n));
     if completed > 0 {
         evidence.push(Evidence::new("RETRY_EXC_ERR completions", window, completed as f64, 0.0, "completions"));
     }
@@ -145,7 +145,7 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         },
         would_raise,
         since,
-        revision: n << 24 | failed.len() as u64,
+        revision: n.min(u64::MAX >> 24) << 24 | failed.len() as u64,
     })))
 }
 
@@ -262,7 +262,8 @@ fn error_state(
     let retried = port.is_some_and(|port| {
         let mut series = port.series_of(Meaning::RetryExceeded);
         series.any(|s| {
-            s.changes_since(since.saturating_sub(slack)).any(|(t, n)| n.is_some_and(|n| n > 0) && t <= last + slack)
+            s.changes_since(since.saturating_sub(slack))
+                .any(|(t, n)| n.is_some_and(|n| n > 0) && t <= last.saturating_add(slack))
         })
     }) || {
         // Sorted by identity above.

@@ -251,7 +251,8 @@ fn aer(world: &World, port: &PortRecord, from: Nanos) -> Option<u64> {
     let mut sum = 0u64;
     for record in std::iter::once(own).chain(above) {
         let single = |name: &str| !name.starts_with("TOTAL_") && !name.contains("total_err");
-        let counted: u64 = record.growth.since(from).filter(|(_, g)| single(&g.1)).map(|(_, g)| g.2).sum();
+        let counted = record.growth.since(from).filter(|(_, g)| single(&g.1)).map(|(_, g)| g.2);
+        let counted = counted.fold(0, u64::saturating_add);
         let reported = record.events.since(from).count() as u64;
         known |= record.aer.is_some() || reported > 0;
         // The same errors by two ways: never added.

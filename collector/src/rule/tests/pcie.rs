@@ -242,3 +242,26 @@ fn a_virtual_function_and_a_software_device_on_virtio_are_not_judged() {
     }
     log.run().nothing();
 }
+
+#[test]
+fn counts_that_no_number_holds_are_a_finding_still() {
+    let mut log = log();
+    log.totals(2.5, NIC, "fatal", json!({"DLP": u64::MAX})).aer(2.6, NIC, "nonfatal", 0x4000);
+    log.until(4, 9);
+    assert_eq!(log.run().of("pcie.aer_fatal").len(), 1);
+
+    let mut log = self::log();
+    log.totals(2.5, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": u64::MAX}));
+    log.totals(2.5, ROOT, "fatal", json!({"aer_rootport_total_err_fatal": 1})).until(4, 9);
+    assert_eq!(log.run().of("pcie.aer_fatal").len(), 1);
+}
+
+#[test]
+fn functions_that_explain_more_than_a_number_holds_leave_nothing_unexplained() {
+    let mut log = log();
+    log.totals(1.0, ROOT, "fatal", json!({"aer_rootport_total_err_fatal": 0}));
+    log.totals(2.5, GPU, "fatal", json!({"DLP": u64::MAX}));
+    log.totals(2.5, UP, "fatal", json!({"DLP": 2}));
+    log.totals(2.6, ROOT, "fatal", json!({"aer_rootport_total_err_fatal": 5})).until(4, 9);
+    assert!(!log.run().of("pcie.aer_fatal").iter().any(|line| line.contains(ROOT)));
+}

@@ -147,3 +147,16 @@ fn a_healthy_software_device_that_sees_duplicates_is_no_finding() {
     }
     log.run().nothing();
 }
+
+#[test]
+fn more_exceeded_retries_than_a_number_holds_are_a_finding_still() {
+    let mut log = log(true);
+    for (qpn, before, after) in [(110, 0, u64::MAX), (111, 0, 1)] {
+        let stats = |n: u64| json!({"device": "a", "qpn": qpn, "posts": 9, "wrs": 9, "bytes": 9, "completions": 9, "errors": {"RETRY_EXC_ERR": n}});
+        log.add(1.0, "qp_stats", stats(before)).add(2.5, "qp_stats", stats(after));
+    }
+    log.until(3, 4);
+    let outcome = log.run();
+    assert_eq!(outcome.of("qp.retry_exceeded").len(), 1);
+    assert!(outcome.last("qp.retry_exceeded").summary.starts_with(&u64::MAX.to_string()));
+}
