@@ -130,6 +130,33 @@ pub struct PortRecord {
     groups: Arc<BTreeMap<Meaning, Vec<Group>>>,
 }
 
+/// What flows: bytes and packets that arrive all the time, unlike errors and marks.
+fn is_traffic(meaning: Meaning) -> bool {
+    use Meaning::{LoopbackBytes, PriorityRxBytes, PriorityRxPackets, PriorityTxBytes, PriorityTxPackets, RxBytes};
+    use Meaning::{RxMulticastPackets, RxPackets, RxUnicastPackets, TxBytes, TxMulticastPackets, TxPackets};
+    use Meaning::{TxUnicastPackets, WireRxBytes, WireRxPackets, WireTxBytes, WireTxPackets};
+    matches!(
+        meaning,
+        TxBytes
+            | RxBytes
+            | TxPackets
+            | RxPackets
+            | TxUnicastPackets
+            | RxUnicastPackets
+            | TxMulticastPackets
+            | RxMulticastPackets
+            | WireTxBytes
+            | WireRxBytes
+            | WireTxPackets
+            | WireRxPackets
+            | LoopbackBytes
+            | PriorityTxBytes
+            | PriorityRxBytes
+            | PriorityTxPackets
+            | PriorityRxPackets
+    )
+}
+
 impl PortRecord {
     pub(crate) fn new(key: PortKey, t: Nanos, state: PortState) -> Self {
         Self {
@@ -188,6 +215,8 @@ impl PortRecord {
         if from == state {
             return false;
         }
+        // The order in which changes were told is the chain of states; a late one is not put before what it follows.
+        let t = self.states.last().map_or(t, |(newest, _)| t.max(*newest));
         self.states.push(t, StateChange { from, to: state, phys_state: self.phys_state.clone() });
         true
     }
@@ -334,8 +363,10 @@ impl PortRecord {
                 if series.def.meaning.is_some()
                     && let (Ok(s), Ok(c)) = (u16::try_from(s), u16::try_from(c))
                 {
-                    // A window without a reading shows the last rate for as long as the reading is fresh.
-                    rates.insert((s, c), rate.or(series.rate));
+                    // A window without a reading shows the last rate for as long as the reading is fresh, but for what
+                    // comes in single events: one error is no error in every window until the next reading.
+                    let held = series.rate.filter(|_| series.def.meaning.is_some_and(is_traffic));
+                    rates.insert((s, c), rate.or(held));
                 }
             }
         }

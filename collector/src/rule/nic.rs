@@ -1,6 +1,8 @@
 //! The adapter as a whole: the cross-check of several signs that hooks and failover subscribe to.
 
-use super::clock::ns;
+use std::collections::BTreeSet;
+
+use super::clock::{lasting, ns};
 use super::fall::{Cause, fall, state_at, switched_off};
 use super::link::{names, port_of};
 use super::settings::Preset;
@@ -11,7 +13,12 @@ use crate::observation::{Nanos, PortState};
 use crate::timeline::counter_table::Meaning;
 
 /// Windows in which, and out of which, errors must show (preset `default`).
-const ERROR_WINDOWS: (usize, usize) = (2, 3);
+const ERROR_WINDOWS: (u64, u64) = (2, 3);
+/// A counter read more rarely than this, ns, is judged as if it were read so often: what was read minutes apart says
+/// nothing of now.
+const LONGEST_STEP_NS: Nanos = 60_000_000_000;
+/// Windows looked back over at most (`cross_check`).
+const MAX_WINDOWS: usize = 3600;
 
 /// `nic.composite`.
 pub(super) struct Composite;
@@ -28,7 +35,8 @@ impl Rule for Composite {
 
     fn meaning(&self) -> &'static str {
         "The adapter's port is failing or about to: the sign that hooks and failover act on. Preset default: the port is \
-         down, or errors that FEC could not correct or bad CRCs appear in 2 of 3 windows. Preset cross_check: down, or \
+         down, or counters of errors that FEC could not correct or of bad CRCs grew in 2 of 3 windows (of 3 readings, \
+         where they are read more rarely). Preset cross_check: down, or \
          symbol errors together with CRC errors, or symbol errors together with a slow loopback, in several checks in a \
          row. It is no finding that a port was never up or was switched off."
     }
@@ -78,12 +86,29 @@ fn error_meanings(view: &View<'_>) -> &'static [Meaning] {
     }
 }
 
+/// What one check covers, ns: a window, or the time between two readings of the meaning's counters where that is more.
+fn step(view: &View<'_>, port: &PortRecord, meanings: &[Meaning]) -> Nanos {
+    let series = meanings.iter().flat_map(|meaning| port.series_of(*meaning));
+    let interval = series.map(|series| series.interval().min(LONGEST_STEP_NS)).max().unwrap_or(0);
+    interval.max(ns(view.settings.window_s))
+}
+
 /// Errors per second of a meaning in the last `n` closed windows, newest first; `None` is unknown.
 fn recent(port: &PortRecord, meaning: Meaning, n: usize) -> Vec<Option<f64>> {
     let mut all: Vec<Option<f64>> =
         port.rates.get(&meaning).map(|ring| ring.newest_first().take(n).collect()).unwrap_or_default();
     all.resize(n, None);
     all
+}
+
+/// Windows after `from` in which a reading showed that a counter of the meaning had grown. One growth is one window,
+/// whenever the reading before was.
+fn bad_windows(view: &View<'_>, port: &PortRecord, meaning: Meaning, from: Nanos) -> u64 {
+    let window_ns = ns(view.settings.window_s).max(1);
+    let grown = port.series_of(meaning).flat_map(|series| series.changes_since(from));
+    let grown = grown.filter(|(_, n)| n.is_some_and(|n| n > 0));
+    let windows: BTreeSet<u64> = grown.map(|(t, _)| t.saturating_sub(view.world.started) / window_ns).collect();
+    windows.len() as u64
 }
 
 /// The port fell while watched, for a reason that is no order.
@@ -93,23 +118,28 @@ fn fell(view: &View<'_>, port: &PortRecord) -> Option<Nanos> {
 
 fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let (least, of) = ERROR_WINDOWS;
-    let window_s = view.settings.window_s;
     let mut evidence = Vec::new();
     let mut signs = Vec::new();
     let mut any = false;
+    let mut counted_since = view.now;
     for (meaning, what) in [
         (Meaning::PostFecErrors, "errors FEC could not correct"),
         (Meaning::CrcErrors, "bad CRCs"),
         (Meaning::IcrcErrors, "bad ICRCs"),
     ] {
-        let rates = recent(port, meaning, of);
-        let failed = rates.iter().flatten().filter(|rate| **rate > 0.0).count();
+        let span = step(view, port, &[meaning]).saturating_mul(of);
+        // A reading at the very end of a window belongs to the next one.
+        let from = view.now.saturating_sub(span.saturating_add(1));
+        let failed = bad_windows(view, port, meaning, from);
         any |= failed > 0;
-        if failed >= least {
-            let n: f64 = rates.iter().flatten().map(|rate| rate * window_s).sum();
-            signs.push(format!("{n:.0} {what} in {failed} of {of} windows"));
+        if failed >= least
+            && let Some(growth) = port.growth(meaning, from)
+        {
+            let over = lasting(span);
+            signs.push(format!("{} {what} in {failed} readings of the last {over}", growth.sum));
             let name = port.series_of(meaning).next().map_or(meaning.name(), |series| &*series.name);
-            evidence.push(Evidence::new(name, Some(of as f64 * window_s), n, 0.0, "errors"));
+            evidence.push(Evidence::new(name, Some(span as f64 / 1e9), growth.sum as f64, 0.0, "errors"));
+            counted_since = counted_since.min(from);
         }
     }
     let down = fell(view, port);
@@ -123,44 +153,53 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         evidence.insert(0, Evidence::new(format!("state {}", port.state.name()), None, None, None, "ACTIVE expected"));
     }
     let revision = u64::from(down.is_some()) | (signs.len() as u64) << 1;
-    let since = down.unwrap_or_else(|| view.ago(window_s * of as f64));
-    Some(conclude(view, (key, subject), &signs.join(", "), evidence, since, revision))
+    let since = down.unwrap_or(counted_since);
+    Some(conclude(view, (key, subject), &signs.join(", "), evidence, since, (down.is_some(), revision)))
 }
 
 fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.nic_composite;
     let threshold = settings.failure_threshold.clamp(1, 3600);
     let n = threshold as usize;
-    let rates = |meaning| recent(port, meaning, n);
+    let window_ns = ns(view.settings.window_s).max(1);
+    // A window in which nothing was read is no check; as many are passed over as lie between two readings.
+    let per_check = step(view, port, error_meanings(view)).div_ceil(window_ns);
+    let windows = n.saturating_mul(usize::try_from(per_check).unwrap_or(1)).min(MAX_WINDOWS);
+    let rates = |meaning| recent(port, meaning, windows);
     let (symbol, post_fec) = (rates(Meaning::SymbolError), rates(Meaning::PostFecErrors));
     let (crc, icrc) = (rates(Meaning::CrcErrors), rates(Meaning::IcrcErrors));
     let down = fell(view, port);
-    let window_ns = ns(view.settings.window_s).max(1);
     // The end of the newest closed window; checks are made at window ends.
-    let closed = (view.now - view.world.started) / window_ns;
-    let mut downs = 0;
-    let failed = (0..n).take_while(|i| {
-        let Some(end) = closed.checked_sub(*i as u64).filter(|end| *end > 0) else { return false };
+    let closed = view.now.saturating_sub(view.world.started) / window_ns;
+    let (mut downs, mut newest) = (0, None);
+    let checks = (0..windows).filter_map(|i| {
+        let end = closed.checked_sub(i as u64).filter(|end| *end > 0)?;
         let end = view.world.started + end * window_ns;
         let is_down =
             down.is_some_and(|t| t <= end) && state_at(port, end).is_some_and(|state| state != PortState::Active);
-        downs += usize::from(is_down);
+        let read = [&symbol, &post_fec, &crc, &icrc].iter().any(|rates| rates[i].is_some());
         // An unknown part makes its clause unknown, never true. Nothing measures the loopback yet, so the third clause
         // (symbol errors and a slow loopback) is unknown.
-        let over = |rates: &[Option<f64>], limit: f64| rates[*i].is_some_and(|rate| rate > limit);
+        let over = |rates: &[Option<f64>], limit: f64| rates[i].is_some_and(|rate| rate > limit);
         let symbols = over(&symbol, settings.symbol_per_s) || over(&post_fec, settings.symbol_per_s);
-        is_down || (symbols && (over(&crc, 0.0) || over(&icrc, 0.0)))
+        let failed = is_down || (symbols && (over(&crc, 0.0) || over(&icrc, 0.0)));
+        (is_down || read).then_some((i, is_down, failed))
+    });
+    let failed = checks.take(n).take_while(|(_, _, failed)| *failed).inspect(|(i, is_down, _)| {
+        newest.get_or_insert(*i);
+        downs += usize::from(*is_down);
     });
     if failed.count() < n {
         return None;
     }
+    let newest = newest.unwrap_or(0);
     let mut evidence =
         vec![Evidence::new("failed checks in a row", Some(view.settings.window_s), n as f64, n as f64, "checks")];
     let sign = if downs > 0 {
         evidence.push(Evidence::new(format!("state {}", port.state.name()), None, None, None, "ACTIVE expected"));
         format!("port down in {threshold} checks in a row")
     } else {
-        let most = |a: &[Option<f64>], b: &[Option<f64>]| a[0].unwrap_or(0.0).max(b[0].unwrap_or(0.0));
+        let most = |a: &[Option<f64>], b: &[Option<f64>]| a[newest].unwrap_or(0.0).max(b[newest].unwrap_or(0.0));
         let (symbols, crcs) = (most(&symbol, &post_fec), most(&crc, &icrc));
         let window = Some(view.settings.window_s);
         evidence.push(Evidence::new("symbol errors", window, symbols, settings.symbol_per_s, "1/s"));
@@ -169,7 +208,7 @@ fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     };
     let subject = view.port_subject(port);
     let since = down.unwrap_or_else(|| view.ago(view.settings.window_s * n as f64));
-    Some(conclude(view, subject, &sign, evidence, since, u64::from(downs > 0)))
+    Some(conclude(view, subject, &sign, evidence, since, (downs > 0, u64::from(downs > 0))))
 }
 
 fn conclude(
@@ -178,17 +217,18 @@ fn conclude(
     signs: &str,
     evidence: Vec<Evidence>,
     since: Nanos,
-    revision: u64,
+    (down, revision): (bool, u64),
 ) -> Verdict {
     Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
         severity: Severity::Critical,
-        grade: Grade::Confirmed,
+        // Counters alone do not show that the port fails its traffic.
+        grade: if down { Grade::Confirmed } else { Grade::Suspected },
         summary: format!("port is failing: {signs}"),
         evidence,
         advice: "Move the work to another port; then look at the findings about this port for the cause.".to_owned(),
-        would_raise: String::new(),
+        would_raise: if down { String::new() } else { "the port leaving ACTIVE".to_owned() },
         since: since.min(view.now),
         revision,
     }))
