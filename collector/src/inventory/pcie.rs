@@ -90,8 +90,8 @@ pub struct PcieRecord {
     pub path: Vec<Arc<str>>,
     /// Its link.
     pub link: LinkState,
-    /// Since when the link is as it is, and how often in a row it was read so.
-    pub link_since: (Nanos, u32),
+    /// Since when the link is as it is. A source says so when it changes, not at every reading; `None` before the first.
+    pub link_since: Option<Nanos>,
     /// Maximum payload, bytes.
     pub mps: Option<u32>,
     /// The operating system owns AER here.
@@ -115,7 +115,7 @@ impl PcieRecord {
             class: None,
             path: Vec::new(),
             link: LinkState::default(),
-            link_since: (0, 0),
+            link_since: None,
             mps: None,
             aer_owned: None,
             aer: None,
@@ -154,10 +154,9 @@ impl PcieRecord {
             max_speed_gts: seen.max_speed_gts,
             max_width: seen.max_width,
         };
-        self.link_since = match self.link_since {
-            (since, times) if times > 0 && link == self.link => (since, times.saturating_add(1)),
-            _ => (t, 1),
-        };
+        if link != self.link || self.link_since.is_none() {
+            self.link_since = Some(t);
+        }
         self.link = link;
         self.mps = seen.mps.or(self.mps);
         self.aer_owned = seen.aer_owned.or(self.aer_owned);

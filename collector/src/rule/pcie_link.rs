@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::clock::{lasting, ns};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{PcieRecord, Role, gbps};
-use crate::observation::PortState;
+use crate::observation::{Nanos, PortState};
 
 /// `pcie.downgrade`.
 pub(super) struct Downgrade;
@@ -21,9 +22,9 @@ impl Rule for Downgrade {
     }
 
     fn meaning(&self) -> &'static str {
-        "The NIC's PCIe link runs slower or narrower than both its ends can, or holds the \
-         port's rate back. A link that is all its function can be is no finding, whatever the port's rate. A function that does not show its link, a virtual function and a software device are not judged: unknown is no \
-         fault."
+        "The NIC's PCIe link runs slower (for half a minute) or narrower than both its ends can, or holds the port's rate \
+         back. A link that is all its function can be is no finding, whatever the port's rate. A function that does not \
+         show its link, a virtual function and a software device are not judged: unknown is no fault."
     }
 
     fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
@@ -58,13 +59,22 @@ impl Rule for Downgrade {
         if !unknown.is_empty() {
             return Some(format!("link speed or width not shown by {}", unknown.join(", ")));
         }
-        let checks = view.settings.pcie_downgrade.checks;
-        links
-            .iter()
-            .flatten()
-            .find(|record| slow(view, record) && record.link_since.1 < checks)
-            .map(|record| format!("lower speed of {} seen in {} of {checks} readings", record.pci, record.link_since.1))
+        let settle_s = view.settings.pcie_downgrade.settle_s;
+        links.iter().flatten().find(|record| slow(view, record) && !settled(view, record)).map(|record| {
+            let seen = lasting(view.now.saturating_sub(since(view, record)));
+            format!("lower speed of {} seen for {seen} of the {settle_s} s it must last", record.pci)
+        })
     }
+}
+
+/// Since when the link is as it is.
+fn since(view: &View<'_>, record: &PcieRecord) -> Nanos {
+    record.link_since.unwrap_or(view.now)
+}
+
+/// The link has been as it is for so long that power management does not explain its speed.
+fn settled(view: &View<'_>, record: &PcieRecord) -> bool {
+    view.now.saturating_sub(since(view, record)) >= ns(view.settings.pcie_downgrade.settle_s)
 }
 
 /// Physical functions of devices that are there. A virtual function shows no link of its own, or an emulated one.
@@ -124,10 +134,10 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let (key, subject) = view.pci_subject(&record.pci);
     let narrow = max_width.filter(|max| link.width < *max);
     let slow = max_speed.filter(|max| link.speed < *max);
-    let settled = record.link_since.1 >= view.settings.pcie_downgrade.checks;
+    let settled = settled(view, record);
     let slow_now = slow.filter(|_| settled);
     // A speed that may come back in a moment is not held against the link.
-    let speed_held = if slow.is_some() && !settled { slow.unwrap_or(link.speed) } else { link.speed };
+    let speed_held = slow.filter(|_| !settled).unwrap_or(link.speed);
     let capacity = gbps(speed_held, link.width);
     let needed = view
         .world
@@ -136,7 +146,7 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
         .filter_map(|(_, port)| port.rate_gbps)
         .fold(0.0, f64::max);
     // A link that is all its function can be is the adapter's own limit (or half of a pair that shares one port).
-    let own_best = record.link.max_speed_gts.is_some_and(|max| link.speed >= max)
+    let own_best = record.link.max_speed_gts.is_some_and(|max| speed_held >= max)
         && width(record.link.max_width).is_some_and(|max| link.width >= max);
     let too_little = needed > capacity && !own_best;
     if narrow.is_none() && slow_now.is_none() && !too_little {
@@ -160,8 +170,10 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
         summary.push_str(part);
     }
     if too_little {
-        let short =
-            format!("; it carries {capacity:.1} Gb/s, less than the port's {needed} Gb/s: the slot limits the port");
+        let at_most = if speed_held > link.speed { format!(" at most, at {speed_held} GT/s") } else { String::new() };
+        let short = format!(
+            "; it carries {capacity:.1} Gb/s{at_most}, less than the port's {needed} Gb/s: the slot limits the port"
+        );
         summary.push_str(&short);
         evidence.push(Evidence::new("PCIe link capacity", None, capacity, needed, "Gb/s"));
     }
@@ -179,7 +191,7 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
                  failing link."
             .to_owned(),
         would_raise: if sure { String::new() } else { "the link capability of the bridge at the other end".to_owned() },
-        since: record.link_since.0,
+        since: since(view, record),
         revision: u64::from(narrow.is_some()) | u64::from(slow_now.is_some()) << 1 | u64::from(too_little) << 2
             | u64::from(link.width) << 8,
     })))

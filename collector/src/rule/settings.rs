@@ -164,9 +164,9 @@ table! {
 table! {
     /// Settings of `pcie.downgrade`.
     PcieDowngrade {
-        /// Readings in a row that must show a lower speed, 1 or more. Power management may lower the speed of an idle
-        /// link for a moment; a lost lane or a narrow slot is told at the first reading.
-        checks: u32 = 3,
+        /// Seconds a lower speed must last, 0 to 3600. Power management may lower the speed of an idle link for a
+        /// moment; a lost lane or a narrow slot is told at the first reading.
+        settle_s: f64 = 30.0,
     }
 }
 
