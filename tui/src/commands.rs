@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::CommandFactory;
+use collector::command::table::plain;
 use collector::command::{check, doctor, findings, ports, qps};
 use collector::engine::Engine;
 use collector::feed::{Feed, Mode, RecordingStatus};
@@ -187,7 +188,7 @@ fn replay(config: &Config, replay: &Replay) -> anyhow::Result<ExitCode> {
     let flushed = output.flush();
     let (_, notices) = judged.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     for notice in notices.lines() {
-        eprintln!("rdmascope: {name}: {notice}");
+        eprintln!("rdmascope: {name}: {}", plain(&notice));
     }
     quiet_pipe(failed.map_or(flushed, Err))?;
     Ok(ExitCode::SUCCESS)
@@ -293,7 +294,7 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
         let (engine, notices) = judge(path, config.rules.clone(), |_, _| {})
             .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         for notice in notices.lines() {
-            eprintln!("rdmascope: {}: {notice}", path.display());
+            eprintln!("rdmascope: {}: {}", path.display(), plain(&notice));
         }
         return Ok((engine, notices.lines()));
     }
@@ -332,7 +333,7 @@ fn import(import: &Import) -> anyhow::Result<ExitCode> {
     let world = World::new(header);
     not.extend(import_sysfs_trees(&trees, &mut |observation| recording.observation(observation, &world))?);
     for not in &not {
-        eprintln!("rdmascope: not recognised: {not}");
+        eprintln!("rdmascope: not recognised: {}", plain(not));
     }
     recording.finish();
     let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use collector::command::table::plain;
 
 fn main() -> ExitCode {
     // A closed pipe (`rdmascope ports | head`) ends the program quietly, as it does other tools.
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("rdmascope: {}", one_line(&format!("{error:#}")));
+            eprintln!("rdmascope: {}", plain(&one_line(&format!("{error:#}"))));
             failed
         }
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::ports::Port;
-use super::table::or_dash;
+use super::table::{line, or_dash};
 use super::{findings, notes};
 use crate::finding::{Finding, Severity};
 use crate::inventory::{DeviceId, DeviceRecord, Role, World};
@@ -115,33 +115,33 @@ impl CheckReport<'_> {
     /// One line per port, then the findings, then what could not be judged.
     #[must_use]
     pub fn text(&self, world: &World) -> String {
-        let mut text = format!("{}: ", self.verdict.word());
+        let mut text = String::new();
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        text.push_str(&self.reason.clone().unwrap_or_else(|| {
-            format!("{}, {}", count(self.ports.len(), "port"), count(self.findings.len(), "finding"))
-        }));
-        text.push('\n');
+        let seen = || format!("{}, {}", count(self.ports.len(), "port"), count(self.findings.len(), "finding"));
+        let why = self.reason.clone().unwrap_or_else(seen);
+        line(&mut text, &format!("{}: {why}", self.verdict.word()));
         let folded = |port: &&Port| port.role != Some(Role::Management) || port.parent.is_none();
         for port in self.ports.iter().filter(folded) {
             let rate = port.rate_gbps.filter(|_| port.state == Some("ACTIVE"));
-            text.push_str(&format!(
-                "{}/{} {} {} {} Gb/s{}\n",
+            let one = format!(
+                "{}/{} {} {} {} Gb/s{}",
                 port.device,
                 port.port,
                 or_dash(port.state),
                 or_dash(port.phys_state.as_deref()),
                 or_dash(rate),
                 if port.findings.is_empty() { String::new() } else { format!(" {}", port.findings.join(" ")) }
-            ));
+            );
+            line(&mut text, &one);
         }
         if !self.findings.is_empty() {
             text.push_str(&findings::text(world, &self.findings));
         }
         for missed in &self.not_judged {
-            text.push_str(&format!("not judged: {}: {}\n", missed.rule, missed.reason));
+            line(&mut text, &format!("not judged: {}: {}", missed.rule, missed.reason));
         }
         for note in &self.notes {
-            text.push_str(&format!("note: {note}\n"));
+            line(&mut text, &format!("note: {note}"));
         }
         text
     }

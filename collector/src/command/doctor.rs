@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::table::line;
 use crate::observation::Seeing;
 use crate::source::{Availability, ProbeReport};
 
@@ -101,8 +102,9 @@ impl DoctorReport {
     pub fn text(&self) -> String {
         let yes = |yes: bool| if yes { "yes" } else { "no" };
         let kernel = &self.kernel;
-        let mut text = format!(
-            "kernel {} {}: BTF {}, ib_core BTF {}, tracefs {}, lockdown {}, root {}, capabilities {}\n",
+        let mut text = String::new();
+        let about = format!(
+            "kernel {} {}: BTF {}, ib_core BTF {}, tracefs {}, lockdown {}, root {}, capabilities {}",
             kernel.release,
             kernel.machine,
             yes(kernel.btf),
@@ -116,17 +118,18 @@ impl DoctorReport {
                 kernel.capabilities.join(" ")
             }
         );
+        line(&mut text, &about);
         for source in &self.sources {
             let word = match source.state {
                 Seeing::Ok => "ok     ",
                 Seeing::Partial => "partial",
                 Seeing::Off => "off    ",
             };
-            text.push_str(&format!("{word} {}: {}\n", source.name, source.sees));
+            line(&mut text, &format!("{word} {}: {}", source.name, source.sees));
             for missing in &source.missing {
-                text.push_str(&format!("          not seen: {}: {}\n", missing.what, missing.reason));
+                line(&mut text, &format!("          not seen: {}: {}", missing.what, missing.reason));
                 if let Some(fix) = &missing.fix {
-                    text.push_str(&format!("          to do:    {fix}\n"));
+                    line(&mut text, &format!("          to do:    {fix}"));
                 }
             }
         }
@@ -138,7 +141,7 @@ impl DoctorReport {
             };
             let at = probe.at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
             let reason = probe.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            text.push_str(&format!("probe {word} {}{at}{reason}\n", probe.name));
+            line(&mut text, &format!("probe {word} {}{at}{reason}", probe.name));
         }
         text.push_str("never seen from here:\n");
         for blind in &self.blind_spots {

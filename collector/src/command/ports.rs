@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::notes;
-use super::table::{Align, Table, or_dash};
+use super::table::{Align, Table, line, or_dash};
 use crate::inventory::{CounterSet, DeviceId, DeviceRecord, LinkState, PcieRecord, PortRecord, Role, World};
 use crate::observation::{AerSeverity, LinkLayer, PortState};
 use crate::timeline::arithmetic::Reading;
@@ -340,12 +340,11 @@ impl PortsReport {
         let mut text = if table.is_empty() { String::new() } else { table.to_string() };
         for port in &self.ports {
             for note in &port.notes {
-                text.push_str(&format!("{}/{}: {note}\n", port.device, port.port));
+                line(&mut text, &format!("{}/{}: {note}", port.device, port.port));
             }
         }
         for note in &self.notes {
-            text.push_str(note);
-            text.push('\n');
+            line(&mut text, note);
         }
         text
     }

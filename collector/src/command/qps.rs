@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::table::{Align, Table, or_dash};
+use super::table::{Align, Table, line, or_dash};
 use crate::inventory::{QpRecord, World};
 use crate::observation::{Histogram, QpState, Seeing};
 
@@ -177,7 +177,7 @@ impl QpsReport {
         let mut text = if table.is_empty() { "no QP\n".to_owned() } else { table.to_string() };
         text.push_str(&format!("{}\n", self.coverage.line()));
         for blind in &self.coverage.blind {
-            text.push_str(&format!("not seen: {blind}\n"));
+            line(&mut text, &format!("not seen: {blind}"));
         }
         text
     }

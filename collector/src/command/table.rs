@@ -1,4 +1,8 @@
-//! Aligned text tables.
+//! Aligned text tables, and lines of text that a terminal may be shown.
+
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthStr;
 
 /// Which side of a column the text stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +27,9 @@ impl Table {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row; missing cells stay empty.
+    /// Adds a row; missing cells stay empty. Cells are made [`plain`].
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.into_iter().map(|cell| plain(&cell).into_owned()).collect());
     }
 
     /// There is no row.
@@ -38,7 +42,7 @@ impl Table {
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let width = |at: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+            let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.width());
             cells.chain([self.columns[at].0.len()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
@@ -46,7 +50,7 @@ impl std::fmt::Display for Table {
             let mut text = String::new();
             for (at, (_, align)) in self.columns.iter().enumerate() {
                 let cell = cell(at);
-                let pad = " ".repeat(widths[at].saturating_sub(cell.chars().count()));
+                let pad = " ".repeat(widths[at].saturating_sub(cell.width()));
                 match align {
                     Align::Left => text.push_str(&format!("{cell}{pad}  ")),
                     Align::Right => text.push_str(&format!("{pad}{cell}  ")),
@@ -60,6 +64,25 @@ impl std::fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// One line of text as a terminal may be shown it: each control character is a `?`, and so is each that reorders the
+/// text around it. A process chooses its comm, a recording everything; neither may drive the terminal of who reads it.
+#[must_use]
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if text.contains(drives_terminal) { text.replace(drives_terminal, "?").into() } else { text.into() }
+}
+
+/// C0, DEL, C1, line and paragraph separators, and the controls of writing direction.
+fn drives_terminal(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+}
+
+/// Appends a line, made [`plain`].
+pub(super) fn line(out: &mut String, text: &str) {
+    out.push_str(&plain(text));
+    out.push('\n');
 }
 
 /// A value that may be unknown, as text; `–` when it is.
@@ -78,5 +101,14 @@ mod tests {
         table.row(vec!["mlx5_0".into(), "–".into(), String::new()]);
         table.row(vec!["ibp152s0f0".into(), "12".into(), "x".into()]);
         assert_eq!(table.to_string(), "DEVICE      QPS  NOTE\nmlx5_0        –\nibp152s0f0   12  x\n");
+    }
+
+    #[test]
+    fn no_cell_drives_the_terminal_and_wide_characters_take_two_columns() {
+        let mut table = Table::new(&[("COMM", Align::Left), ("N", Align::Right)]);
+        table.row(vec!["\u{1b}[2J\u{7f}\u{9b}a\nb\u{202e}".into(), "1".into()]);
+        table.row(vec!["計算計算計算".into(), "2".into()]);
+        assert_eq!(table.to_string(), "COMM          N\n?[2J??a?b?    1\n計算計算計算  2\n");
+        assert!(matches!(plain("é – 計算"), Cow::Borrowed("é – 計算")));
     }
 }
