@@ -222,3 +222,13 @@ fn a_driver_reloaded_twice_is_no_flap() {
     log.until(22, 30);
     assert!(log.run().of("link.flap").is_empty());
 }
+
+#[test]
+fn a_device_that_vanished_is_told_also_when_another_source_was_quicker() {
+    let mut log = Log::new();
+    log.device(0.0, "a", "mlx5_core", "0000:01:00.0").port(0.0, "a", "ACTIVE", "LinkUp");
+    log.event(2.5, "a", "PORT_ERR").event(2.6, "a", "PORT_ACTIVE");
+    log.add(2.55, "device", json!({"device": "a", "removed": true})).until(3, 6);
+    let told = log.run().of("link.down");
+    assert_eq!(told.last().map(String::as_str), Some("4 a/1 raised critical confirmed"), "{told:?}");
+}
