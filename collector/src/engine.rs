@@ -294,7 +294,7 @@ impl Engine {
         for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
             let port = Arc::make_mut(port);
             port.events.push(t, PortEvent::Removed);
-            port.change_state(t, PortState::Unknown);
+            port.lose_device(t);
         }
         self.world.qps.end_device(t, id);
         self.ask(Trigger::Port);

@@ -84,7 +84,7 @@ fn a_wrong_command_line_is_one_line_that_says_what_is_wrong_and_exit_code_2() {
         ("record", &["<FILE>"]),
         ("record @x --for", &["--for"]),
         ("record @x --max-size 10X", &["--max-size", "K, M and G"]),
-        ("replay @x --speed 0", &["--speed", "above 0"]),
+        ("replay @x --speed 0", &["--speed", "slowest speed"]),
         ("completions cobol", &["'cobol'", "bash", "zsh", "fish"]),
         ("import", &["<PATH>"]),
     ] {

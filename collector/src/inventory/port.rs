@@ -205,6 +205,11 @@ impl PortRecord {
         self.change_state(t, seen.state)
     }
 
+    /// The device is gone, and the state is not known any more, whatever another source said last.
+    pub(crate) fn lose_device(&mut self, t: Nanos) {
+        self.change_state(t.max(self.state_t), PortState::Unknown);
+    }
+
     /// Notes a state; says whether it is a change between two known states.
     pub(crate) fn change_state(&mut self, t: Nanos, state: PortState) -> bool {
         if t < self.state_t {
