@@ -52,8 +52,14 @@ mod tests {
             sees: EVIL.to_owned(),
             missing: vec![Missing { what: EVIL.to_owned(), reason: EVIL.to_owned(), fix: Some(EVIL.to_owned()) }],
         };
-        let probe =
-            ProbeReport { name: EVIL.into(), wanted: true, attached: false, at: None, reason: Some(EVIL.into()) };
+        let probe = ProbeReport {
+            name: EVIL.into(),
+            wanted: true,
+            attached: false,
+            at: Some(EVIL.into()),
+            reason: Some(EVIL.into()),
+            fix: Some(EVIL.into()),
+        };
         let texts = [
             ports::report(world).text(),
             qps::report(world).text(),

@@ -207,16 +207,18 @@ impl PortRecord {
 
     /// Notes a state; says whether it is a change between two known states.
     pub(crate) fn change_state(&mut self, t: Nanos, state: PortState) -> bool {
-        if t < self.state_t {
+        // What is older than the state known says nothing of now, but for the end of the device.
+        let ended =
+            || state == PortState::Unknown && self.events.iter().any(|(at, e)| *at == t && *e == PortEvent::Removed);
+        if t < self.state_t && !ended() {
             return false;
         }
+        let t = t.max(self.state_t);
         self.state_t = t;
         let from = std::mem::replace(&mut self.state, state);
         if from == state {
             return false;
         }
-        // The order in which changes were told is the chain of states; a late one is not put before what it follows.
-        let t = self.states.last().map_or(t, |(newest, _)| t.max(*newest));
         self.states.push(t, StateChange { from, to: state, phys_state: self.phys_state.clone() });
         true
     }
