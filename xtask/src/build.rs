@@ -118,8 +118,8 @@ fn compile(toolchain: &Toolchain, arch: &str) -> Result<Vec<u8>> {
     cargo.current_dir(workspace::root()).args(CARGO_ARGUMENTS).args(["-Z", "build-std=core"]);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env("CARGO_TARGET_DIR", &target);
     // Empty, not absent: the workspace's configuration names a wrapper too.
-    cargo.env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
-    for variable in ["RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"] {
+    cargo.env("RUSTC_WRAPPER", "");
+    for variable in ["RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTFLAGS"] {
         cargo.env_remove(variable);
     }
     command::run(&mut cargo)?;
@@ -136,7 +136,7 @@ fn remaps(toolchain: &Toolchain, target: &Path) -> Result<Vec<String>> {
     for entry in fs::read_dir(&registry).into_iter().flatten() {
         pairs.push((entry?.path(), "registry"));
     }
-    for library in &toolchain.library {
+    for library in &toolchain.std_sources {
         pairs.push((library.clone(), "library"));
     }
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is not UTF-8");

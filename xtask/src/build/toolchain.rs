@@ -19,7 +19,7 @@ pub(super) struct Toolchain {
     /// What `bpf-linker --version` says.
     pub(super) linker: String,
     /// Where the library's source lies, by every name the compiler may write down.
-    pub(super) library: Vec<PathBuf>,
+    pub(super) std_sources: Vec<PathBuf>,
     kind: Kind,
     linker_directory: PathBuf,
 }
@@ -88,7 +88,7 @@ impl Toolchain {
         Some(Self {
             rustc: rustc(&["--version"])?,
             linker: linker.to_owned(),
-            library,
+            std_sources: library,
             kind,
             linker_directory: linker_directory.to_owned(),
         })
