@@ -38,6 +38,12 @@ snapshot same_qpn
 wait $connection || { cat same_qpn.jsonl; fail "pair: exit code $?"; }
 cat same_qpn.jsonl
 
+step 'the counters are read once more'
+readings() { grep -c '"type":"counters"' recording.jsonl; }
+more_than() { [ "$(readings)" -ge "$1" ]; }
+# Three devices a tick, and what is written lies in a buffer for up to a second: after three ticks one is new.
+[ -z "$recorder" ] || wait_for 20 more_than $(($(readings) + 9)) || fail 'the counters are not read any more'
+
 snapshot end
 record_stop
 cat record.err 2>/dev/null || true

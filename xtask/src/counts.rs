@@ -5,6 +5,10 @@ use std::ops::AddAssign;
 /// How a test that finds it cannot run here says so, at the start of a line of its output.
 const SKIP_MARK: &str = "skipped: ";
 
+/// How a function that is no test, but a measurement or a tool run by hand through the test harness, is marked:
+/// `#[ignore = "tool: …"]`. It is neither passed nor skipped. Any other ignored test counts as skipped.
+const TOOL_MARK: &str = " ... ignored, tool: ";
+
 /// Tests by how they ended.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -37,6 +41,8 @@ pub(crate) struct Reader {
     is_aside: bool,
     /// Skips of the current program: its tests pass, and only say in their output that they did nothing.
     skips: u64,
+    /// Tools of the current program.
+    tools: u64,
 }
 
 impl Reader {
@@ -50,6 +56,8 @@ impl Reader {
         let line = line.trim();
         if line.starts_with(SKIP_MARK) {
             self.skips += 1;
+        } else if line.starts_with("test ") && line.contains(TOOL_MARK) {
+            self.tools += 1;
         } else if let Some(program) = line.strip_prefix("Running ") {
             self.begin(self.set_aside.is_some_and(|source| program.split_whitespace().next() == Some(source)));
         } else if line.starts_with("Doc-tests ") {
@@ -64,16 +72,16 @@ impl Reader {
             let counts = Counts {
                 passed: passed - skips,
                 failed: number(" failed;").unwrap_or_default(),
-                skipped: number(" ignored;").unwrap_or_default() + skips,
+                skipped: number(" ignored;").unwrap_or_default().saturating_sub(self.tools) + skips,
             };
-            self.skips = 0;
+            (self.skips, self.tools) = (0, 0);
             *(if self.is_aside { &mut self.aside } else { &mut self.total }) += counts;
         }
     }
 
     fn begin(&mut self, aside: bool) {
         self.is_aside = aside;
-        self.skips = 0;
+        (self.skips, self.tools) = (0, 0);
     }
 
     /// The counts, without what was set aside; and the latter.
@@ -112,6 +120,16 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let (total, aside) = reader.finish();
         assert_eq!(total, Counts { passed: 7, failed: 2, skipped: 4 });
         assert_eq!(aside, Counts::default());
+    }
+
+    #[test]
+    fn a_tool_is_no_skipped_test_and_any_other_ignored_test_is() {
+        let mut reader = Reader::default();
+        reader.line("     Running unittests src/lib.rs (target/debug/deps/collector-1)");
+        reader.line("test a ... ignored, tool: records something");
+        reader.line("test b ... ignored, flaky");
+        reader.line("test result: ok. 3 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s");
+        assert_eq!(reader.finish().0, Counts { passed: 3, failed: 0, skipped: 1 });
     }
 
     #[test]

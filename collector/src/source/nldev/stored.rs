@@ -165,7 +165,7 @@ mod hex {
 
 /// Polls a real kernel, prints what is emitted as JSON Lines, and writes the dialogue to `$NLDEV_DIALOGUE`.
 #[test]
-#[ignore = "records a dialogue on a node with RDMA devices"]
+#[ignore = "tool: records a dialogue on a node with RDMA devices"]
 fn record_a_dialogue() {
     use super::monitor::Monitor;
     use super::{Conversation, Link, Nldev, Options, SECOND, availability};

@@ -41,7 +41,7 @@ fn the_filter_reaches_every_column() {
 
 /// Not a test of a fact but a measurement: `cargo test --release -- --ignored --nocapture frame_with`.
 #[test]
-#[ignore = "prints how long a frame takes; a figure, not a fact"]
+#[ignore = "tool: prints how long a frame takes; a figure, not a fact"]
 fn a_frame_with_all_qps_a_nic_can_have() {
     use collector::feed::{Mode, Status};
     use collector::observation::{Body, Observation, Qp, QpStats};
