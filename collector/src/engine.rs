@@ -6,22 +6,20 @@ use std::sync::Arc;
 
 use crate::finding::{Book, Finding};
 use crate::inventory::{
-    self, BondRecord, By, DeviceId, DeviceRecord, Identity, PcieRecord, PortEvent, PortKey, PortRecord, ProbeRecord,
-    QpChange, QpErrors, QpFailure, SourceRecord, World,
+    BondRecord, DeviceId, DeviceRecord, Identity, PcieRecord, PortEvent, PortKey, PortRecord, ProbeRecord,
+    SourceRecord, World,
 };
 use crate::observation::recording::Header;
-use crate::observation::{self, Body, Nanos, Observation, PortState, QpEvent, QpState};
+use crate::observation::{self, Body, Nanos, Observation, PortState};
 use crate::rule::{self, Settings, Trigger, View};
+
+mod qps;
 
 /// After a gap of more windows than this (a recording of two moments far apart) the windows between are not closed
 /// one by one: nothing was observed in them.
 const MAX_GAP_WINDOWS: u64 = 100_000;
 /// QP failures come in storms; the rules are asked once per storm of this length, ns.
 const QP_STORM_NS: u64 = 10_000_000;
-/// A QP found in the kernel's list this soon after its destroy was seen is on its way out, not back, ns.
-const DESTROY_SETTLES_NS: u64 = 1_000_000_000;
-/// The kernel's list may show a QP's error state this long before the call that asked for it is told, ns.
-const LATE_CALL_NS: u64 = 1_000_000_000;
 /// Distinct texts (comm, GID, container) that are shared; beyond that they are stored one by one.
 const MAX_SHARED_TEXTS: usize = 100_000;
 
@@ -467,227 +465,6 @@ impl Engine {
         shared
     }
 
-    fn port_of_qp(&self, device: DeviceId, port: Option<u8>) -> Option<u32> {
-        if let Some(port) = port {
-            return Some(u32::from(port));
-        }
-        let mut ports = self.world.ports_of(device);
-        let only = ports.next()?;
-        ports.next().is_none().then_some(only.key.port)
-    }
-
-    fn qp(&mut self, t: Nanos, seen: &observation::Qp<'_>) {
-        let device = self.device_id(t, &seen.device);
-        let number = inventory::number(seen.qpn, seen.port);
-        let known = self.world.qps.find(device, number);
-        let (since, state) = known.map_or((None, QpState::Unknown), |qp| (Some(qp.since), qp.state));
-        match seen.event {
-            // A call that failed made no QP.
-            QpEvent::Create if seen.errno.is_some() => return,
-            QpEvent::Destroy => {
-                // A late word about a QP whose number has been given out again.
-                if since.is_none_or(|since| t < since) {
-                    return;
-                }
-                let change = QpChange { from: seen.from.or(Some(state)), to: None, by: By::Destroy, errno: seen.errno };
-                if let Some(detail) = self.world.qps.detail(t, device, number) {
-                    detail.changes.push(t, change);
-                }
-                // A destroy that failed leaves the QP as it was.
-                if seen.errno.is_none() {
-                    self.world.qps.end(t, device, number);
-                }
-                return;
-            }
-            QpEvent::Create if since.is_some_and(|since| t > since) => {
-                // The destroy of the number's last owner was not seen.
-                self.world.qps.end(t, device, number);
-            }
-            QpEvent::Seen if since.is_none() && seen.errno.is_none() && self.just_destroyed(t, device, number) => {
-                return;
-            }
-            _ => {}
-        }
-        self.note_qp(t, device, number, seen);
-        let failed_call = seen.errno.is_some();
-        let change = |by| QpChange { from: seen.from, to: seen.to, by, errno: seen.errno };
-        let recorded = match seen.event {
-            QpEvent::Create => Some(change(By::Create)),
-            QpEvent::Modify => Some(change(By::Modify)),
-            QpEvent::Seen if seen.to.is_some_and(|to| to != state) && since.is_some() => {
-                Some(QpChange { from: Some(state), to: seen.to, by: By::Found, errno: None })
-            }
-            QpEvent::Seen | QpEvent::Destroy => None,
-        };
-        if let (Some(change), Some(detail)) = (recorded, self.world.qps.detail(t, device, number)) {
-            detail.changes.push(t, change);
-            if seen.path_mtu.is_some() {
-                detail.path_mtu = seen.path_mtu;
-            }
-        }
-        if seen.to == Some(QpState::Err) && state != QpState::Err && !failed_call && since.is_some() {
-            self.qp_failed_from(t, device, number, seen.event == QpEvent::Modify, state);
-        } else if seen.to == Some(QpState::Err) && seen.event == QpEvent::Modify && !failed_call {
-            self.asked_late(t, device, number);
-        }
-    }
-
-    fn just_destroyed(&self, t: Nanos, device: DeviceId, number: u32) -> bool {
-        self.world
-            .qps
-            .gone()
-            .take_while(|qp| qp.destroyed.is_some_and(|at| at.saturating_add(DESTROY_SETTLES_NS) > t))
-            .any(|qp| qp.device == device && qp.number() == number)
-    }
-
-    fn note_qp(&mut self, t: Nanos, device: DeviceId, number: u32, seen: &observation::Qp<'_>) {
-        let comm = seen.comm.as_deref().map(|text| self.text(text));
-        let container = seen.container.as_deref().map(|text| self.text(text));
-        let gid = seen.remote_gid.as_deref().map(|text| self.text(text));
-        let qp_type = seen.qp_type.as_deref().map(|text| self.text(text));
-        let qp = self.world.qps.entry(t, device, number);
-        qp.port = seen.port.and_then(|port| u8::try_from(port).ok()).filter(|port| *port > 0).or(qp.port);
-        qp.pid = seen.pid.or(qp.pid);
-        qp.comm = comm.or(qp.comm.take());
-        qp.container = container.or(qp.container.take());
-        qp.remote_gid = gid.or(qp.remote_gid.take());
-        qp.qp_type = qp_type.or(qp.qp_type.take());
-        qp.remote_qpn = seen.remote_qpn.or(qp.remote_qpn);
-        qp.timeout = seen.timeout.or(qp.timeout);
-        qp.retry_cnt = seen.retry_cnt.or(qp.retry_cnt);
-        qp.rnr_retry = seen.rnr_retry.or(qp.rnr_retry);
-        if seen.event == QpEvent::Create {
-            qp.created = true;
-            qp.since = t;
-        }
-        if seen.errno.is_none()
-            && let Some(to) = seen.to
-        {
-            qp.state = to;
-        }
-    }
-
-    /// The state was found before the call that asked for it was told: nobody failed.
-    fn asked_late(&mut self, t: Nanos, device: DeviceId, qpn: u32) {
-        let Some(id) = self.world.qps.find(device, qpn).map(|qp| qp.id) else { return };
-        let from = t.saturating_sub(LATE_CALL_NS);
-        let late = |failure: &QpFailure| failure.id == id && !failure.asked && !failure.told;
-        if self.world.qp_failures.since(from).any(|(_, failure)| late(failure))
-            && let Some(failure) = Arc::make_mut(&mut self.world.qp_failures).newest_mut(from, late)
-        {
-            failure.asked = true;
-        }
-    }
-
-    /// An asynchronous event says that the QP is in the error state.
-    fn qp_told_failed(&mut self, t: Nanos, device: DeviceId, qpn: u32) {
-        let state = self.world.qps.find(device, qpn).map_or(QpState::Unknown, |qp| qp.state);
-        if state != QpState::Err {
-            self.world.qps.entry(t, device, qpn).state = QpState::Err;
-            self.qp_failed_from(t, device, qpn, false, state);
-        }
-        let id = self.world.qps.find(device, qpn).map(|qp| qp.id);
-        let from = t.saturating_sub(LATE_CALL_NS);
-        if let Some(failure) = Arc::make_mut(&mut self.world.qp_failures).newest_mut(from, |f| Some(f.id) == id) {
-            failure.told = true;
-            failure.asked = false;
-        }
-    }
-
-    fn qp_failed_from(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool, from: QpState) {
-        let Some(qp) = self.world.qps.find(device, qpn) else { return };
-        let last_good = qp.detail.as_ref().and_then(|detail| {
-            detail.changes.iter().rev().find(|(_, change)| change.to != Some(QpState::Err)).map(|(at, _)| *at)
-        });
-        let failure = QpFailure {
-            id: qp.id,
-            device,
-            port: self.port_of_qp(device, qp.port),
-            qpn,
-            comm: qp.comm.clone(),
-            pid: qp.pid,
-            asked,
-            told: false,
-            from,
-            last_good,
-        };
-        Arc::make_mut(&mut self.world.qp_failures).push(t, failure);
-        self.qp_pending.get_or_insert(t);
-    }
-
-    fn qp_stats(&mut self, t: Nanos, seen: &observation::QpStats<'_>) {
-        let device = self.device_id(t, &seen.device);
-        // A sweep ends with a `probes` line of the same time. Where nobody writes those, the lines themselves tell when.
-        if self.world.probes.is_none() {
-            self.world.qps.swept(t);
-        }
-        // The sweep before this one: the time over which the difference was counted.
-        let [newest, earlier] = self.world.qps.sweeps;
-        let before = if newest == Some(t) { earlier } else { newest };
-        if !seen.errors.is_empty() {
-            self.qp_errors(t, device, seen);
-        }
-        let qp = self.world.qps.entry(t, device, seen.qpn);
-        // Lower than before: the numbers of a new owner of the QPN.
-        let grown = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
-        // The first numbers of a QP that was there before us are of its whole life, not of the last sweep.
-        let moved = (qp.stats_t.is_some() || qp.created).then_some(grown);
-        #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
-        {
-            qp.rate = before
-                .filter(|before| *before < t)
-                .and_then(|before| Some((moved? as f64 * 1e9 / (t - before) as f64) as f32));
-        }
-        (qp.posts, qp.wrs, qp.bytes) = (seen.posts, seen.wrs, seen.bytes);
-        qp.stats_t = Some(t);
-        if seen.completions.is_some() || !seen.errors.is_empty() {
-            qp.errors = Some(seen.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
-        }
-        let port = qp.port;
-        if let Some(detail) = self.world.qps.detail(t, device, seen.qpn) {
-            detail.size_log2.clone_from(&seen.size_log2);
-            refill(&mut detail.opcodes, &seen.opcodes, &self.texts);
-            refill(&mut detail.errors, &seen.errors, &self.texts);
-            detail.signaled = seen.signaled;
-            detail.sampled_ns = seen.sampled_ns;
-            detail.truncated = seen.truncated.unwrap_or(0);
-            if seen.latency_log2_ns.is_some() {
-                detail.latency_log2_ns.clone_from(&seen.latency_log2_ns);
-            }
-        }
-        if let Some(number) = self.port_of_qp(device, port) {
-            let index = self.port_index(t, device, number, PortState::Unknown);
-            let port = Arc::make_mut(&mut self.world.ports[index]);
-            port.traced_bytes = port.traced_bytes.saturating_add(moved.unwrap_or(0));
-        }
-    }
-
-    /// Tells the rules of error completions that are new in the statistics of a QP.
-    fn qp_errors(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) {
-        for (status, _) in &seen.errors {
-            self.text(status);
-        }
-        let qp = self.world.qps.entry(t, device, seen.qpn);
-        // The first statistics of a QP whose creation was not seen may tell of errors of any age, and so may those of a
-        // QP that lost its history.
-        let new = if qp.stats_t.is_some() { qp.detail.is_some() } else { qp.created };
-        if !new {
-            return;
-        }
-        let (id, port) = (qp.id, qp.port);
-        let before = qp.detail.as_ref().map(|detail| detail.errors.clone()).unwrap_or_default();
-        let port = self.port_of_qp(device, port);
-        for (status, n) in &seen.errors {
-            let before = before.iter().find(|(name, _)| **name == **status).map_or(0, |(_, n)| *n);
-            if *n > before {
-                let status = self.text(status);
-                let event = QpErrors { id, device, port, qpn: seen.qpn, status, n: n - before };
-                Arc::make_mut(&mut self.world.qp_errors).push(t, event);
-                self.qp_pending.get_or_insert(t);
-            }
-        }
-    }
-
     fn source(&mut self, t: Nanos, seen: &observation::SourceState<'_>) {
         let record = SourceRecord { state: seen.state, reason: seen.reason.as_deref().map(Into::into), t };
         self.world.sources.insert(seen.source.as_ref().into(), record);
@@ -713,19 +490,6 @@ impl Engine {
         }
         self.world.probes = Some(Arc::new(record));
     }
-}
-
-/// Puts counts by name into a list, in place where the names are the same as before.
-fn refill(list: &mut Vec<(Arc<str>, u64)>, counts: &observation::Pairs<'_, u64>, texts: &HashSet<Arc<str>>) {
-    let same = list.len() == counts.len() && list.iter().zip(counts).all(|((old, _), (new, _))| **old == **new);
-    if same {
-        for ((_, old), (_, new)) in list.iter_mut().zip(counts) {
-            *old = *new;
-        }
-        return;
-    }
-    let shared = |name: &str| texts.get(name).cloned().unwrap_or_else(|| name.into());
-    *list = counts.iter().map(|(name, n)| (shared(name), *n)).collect();
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod settings;
 mod tests;
 
 use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
-use crate::inventory::{PortRecord, QpRecord, World};
+use crate::inventory::{PortRecord, World};
 use crate::observation::Nanos;
 
 pub use settings::Settings;
@@ -124,14 +124,6 @@ impl View<'_> {
             SubjectKey::Port(port.key.device, port.key.port),
             Subject { device: Some(device), port: Some(port.key.port), ..Subject::default() },
         )
-    }
-
-    /// A QP as a subject.
-    #[must_use]
-    pub fn qp_subject(&self, qp: &QpRecord) -> (SubjectKey, Subject) {
-        let device = self.world.device(qp.device).name.clone();
-        let port = qp.port.map(u32::from);
-        (SubjectKey::Qp(qp.id), Subject { device: Some(device), port, qpn: Some(qp.qpn), ..Subject::default() })
     }
 
     /// A PCI function as a subject, with the RDMA device behind it where there is one.
