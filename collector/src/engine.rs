@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::finding::{Book, Finding};
 use crate::inventory::{
-    BondRecord, DeviceId, DeviceRecord, Identity, PcieRecord, PortEvent, PortKey, PortRecord, ProbeRecord,
-    SourceRecord, World,
+    BondRecord, CongestionRecord, DeviceId, DeviceRecord, Identity, LoopbackSample, PcieRecord, PortEvent, PortKey,
+    PortRecord, ProbeRecord, SourceRecord, World,
 };
 use crate::observation::recording::Header;
 use crate::observation::{self, Body, Nanos, Observation, PortState};
@@ -108,8 +108,10 @@ impl Engine {
                 let n = self.world.lost.entry(lost.source.as_ref().into()).or_default();
                 *n = n.saturating_add(lost.n);
             }
-            // Kept in the recording for the rules that will use them; the truth is for scoring only.
-            Body::Loopback(_) | Body::CongestionConfig(_) | Body::Truth(_) => {}
+            Body::Loopback(loopback) => self.loopback(t, loopback),
+            Body::CongestionConfig(config) => self.congestion_config(t, config),
+            // For scoring only.
+            Body::Truth(_) => {}
         }
     }
 
@@ -373,6 +375,27 @@ impl Engine {
                 _ => Some((t, fell)),
             };
         }
+    }
+
+    fn loopback(&mut self, t: Nanos, seen: &observation::Loopback<'_>) {
+        let id = self.device_id(t, &seen.device);
+        let index = self.port_index(t, id, seen.port, PortState::Unknown);
+        let sample = LoopbackSample { p50_ns: seen.p50_ns, p99_ns: seen.p99_ns, max_ns: seen.max_ns, n: seen.n };
+        Arc::make_mut(&mut Arc::make_mut(&mut self.world.ports[index]).loopbacks).push(t, sample);
+    }
+
+    fn congestion_config(&mut self, t: Nanos, seen: &observation::CongestionConfig<'_>) {
+        let id = self.device_id(t, &seen.device);
+        let index = self.port_index(t, id, seen.port, PortState::Unknown);
+        Arc::make_mut(&mut self.world.ports[index]).congestion = Some(Arc::new(CongestionRecord {
+            t,
+            np: seen.np.clone(),
+            rp: seen.rp.clone(),
+            pfc_enabled: seen.pfc_enabled,
+            trust: seen.trust.as_deref().map(Into::into),
+            cnp_dscp: seen.cnp_dscp,
+            cc_algorithm: seen.cc_algorithm.as_deref().map(Into::into),
+        }));
     }
 
     fn bond(&mut self, seen: &observation::Bond<'_>) {

@@ -149,6 +149,8 @@ pub struct Conclusion {
     pub advice: String,
     /// What would raise the grade; empty when it is confirmed.
     pub would_raise: String,
+    /// The finding this one is a consequence of: rule and subject.
+    pub part_of: Option<(&'static str, SubjectKey)>,
     /// When the first sign was observed; the finding's start.
     pub since: Nanos,
     /// Changes when the finding should be told again (a higher count, a further QP), besides severity and grade.
@@ -200,6 +202,10 @@ pub struct Finding {
     /// What would raise the grade; absent when it is confirmed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub would_raise: String,
+    /// The id of the finding this one is a consequence of; absent for a finding of its own. Hooks, the health check and
+    /// the screen's list tell the root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
     /// When the first sign was observed, `CLOCK_MONOTONIC` ns.
     pub first_t: Nanos,
     /// The identity of the subject.
@@ -289,6 +295,9 @@ impl Book {
     fn hold(&mut self, rule: &'static str, now: Nanos, new: Conclusion, changes: &mut Vec<Arc<Finding>>) {
         let slot = (rule, new.key.clone());
         let old = self.raised.get(&slot);
+        // What followed from a root stays its consequence when the root is over first.
+        let root = new.part_of.and_then(|root| self.raised.get(&root)).map(|root| root.id());
+        let part_of = root.or_else(|| old.and_then(|old| old.part_of.clone()));
         let state = match old {
             None => {
                 let siblings = self.raised.range((rule, SubjectKey::Node)..).take_while(|((id, _), _)| *id == rule);
@@ -299,7 +308,10 @@ impl Book {
                 FindingState::Raised
             }
             Some(old) => {
-                let same = old.severity == new.severity && old.grade == new.grade && old.revision == new.revision;
+                let same = old.severity == new.severity
+                    && old.grade == new.grade
+                    && old.revision == new.revision
+                    && old.part_of == part_of;
                 if same {
                     return;
                 }
@@ -318,6 +330,7 @@ impl Book {
             evidence: new.evidence,
             advice: new.advice,
             would_raise: new.would_raise,
+            part_of,
             first_t,
             key: new.key,
             revision: new.revision,
@@ -341,6 +354,7 @@ mod tests {
             evidence: Vec::new(),
             advice: String::new(),
             would_raise: String::new(),
+            part_of: None,
             since: 1,
             revision,
         }))
@@ -376,6 +390,23 @@ mod tests {
         book.enter("b", 1, vec![conclusion(1, 0)], &mut changes);
         book.enter("a", 2, vec![], &mut changes);
         assert_eq!(book.all_raised().map(|f| f.rule).collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn a_consequence_names_its_root_and_stays_one_when_the_root_is_over() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        let follows = |revision| {
+            let Verdict::Holds(mut conclusion) = conclusion(2, revision) else { unreachable!("it holds") };
+            conclusion.part_of = Some(("a", SubjectKey::Port(DeviceId(0), 1)));
+            Verdict::Holds(conclusion)
+        };
+        book.enter("a", 1, vec![conclusion(1, 0)], &mut changes);
+        book.enter("b", 1, vec![follows(0)], &mut changes);
+        book.enter("a", 2, vec![], &mut changes);
+        book.enter("b", 2, vec![follows(1)], &mut changes);
+        let of_b: Vec<_> = changes.iter().filter(|f| f.rule == "b").map(|f| f.part_of.as_deref()).collect();
+        assert_eq!(of_b, [Some("a:d/1"), Some("a:d/1")]);
     }
 
     #[test]

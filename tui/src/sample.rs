@@ -368,6 +368,7 @@ impl Node {
                     evidence,
                     advice: advice.to_owned(),
                     would_raise: would_raise.to_owned(),
+                    part_of: None,
                     since,
                     revision: 0,
                 }))

@@ -21,7 +21,9 @@ pub use coverage::Coverage;
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
-pub use port::{MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput};
+pub use port::{
+    CongestionRecord, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput,
+};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::restate;
 pub use sets::CounterSet;

@@ -10,6 +10,8 @@ use crate::timeline::{Events, Growth, Ring, Series};
 
 /// State changes and events kept per port.
 const MAX_EVENTS: usize = 256;
+/// Loopback measurements kept per port: an hour of one a second.
+const MAX_LOOPBACKS: usize = 3600;
 
 /// A port's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +44,38 @@ pub enum PortEvent {
     Removed,
     /// Its device came back.
     Returned,
+}
+
+/// One measurement of the loopback probe, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopbackSample {
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Maximum.
+    pub max_ns: u64,
+    /// Operations measured.
+    pub n: u64,
+}
+
+/// The congestion control parameters a port was last seen with; an absent key is unknown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CongestionRecord {
+    /// When they were read.
+    pub t: Nanos,
+    /// Notification point (receiver), by the driver's own names.
+    pub np: serde_json::Map<String, serde_json::Value>,
+    /// Reaction point (sender), by the driver's own names.
+    pub rp: serde_json::Map<String, serde_json::Value>,
+    /// PFC by priority.
+    pub pfc_enabled: Option<[bool; 8]>,
+    /// What the port trusts: `pcp` or `dscp`.
+    pub trust: Option<Arc<str>>,
+    /// DSCP of CNPs.
+    pub cnp_dscp: Option<u8>,
+    /// `dcqcn`, `rtt` or `none`.
+    pub cc_algorithm: Option<Arc<str>>,
 }
 
 /// Throughput of the last interval, Gb/s; `None` is unknown.
@@ -124,6 +158,10 @@ pub struct PortRecord {
     pub rates: BTreeMap<Meaning, Ring>,
     /// Bytes traced by the probes per second, by window; empty when nothing was traced.
     pub traced: Ring,
+    /// Measurements of the loopback probe.
+    pub loopbacks: Arc<Events<LoopbackSample>>,
+    /// Congestion control parameters.
+    pub congestion: Option<Arc<CongestionRecord>>,
     /// QPs on the port now.
     pub qps: u32,
     pub(crate) traced_bytes: u64,
@@ -181,6 +219,8 @@ impl PortRecord {
             sets: Vec::new(),
             rates: BTreeMap::new(),
             traced: Ring::default(),
+            loopbacks: Arc::new(Events::new(MAX_LOOPBACKS)),
+            congestion: None,
             qps: 0,
             traced_bytes: 0,
             groups: Arc::default(),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::World;
 use crate::observation::{
-    Body, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, Probes, Qp, QpEvent, QpStats, SourceState, Text,
+    Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, Probes, Qp, QpEvent,
+    QpStats, Slave, SourceState, Text,
 };
 use crate::source::Emit;
 
@@ -17,7 +18,7 @@ fn lend_option(text: Option<&Arc<str>>) -> Option<Text<'_>> {
     text.map(lend)
 }
 
-/// Says everything that is known now: devices, ports, PCIe functions, counters, QPs, sources, probes.
+/// Says everything that is known now: devices, ports, congestion parameters, bonds, PCIe functions, counters, QPs, sources, probes.
 ///
 /// Counters come with their last readings, so that the next ones have something to be compared with. Histories and
 /// raised findings are not restated: who reads on from here sees them build up again.
@@ -25,6 +26,8 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
     let t = world.now;
     let mut say = |body: Body<'_>| emit(&Observation { t, body });
     say_devices(world, &mut say);
+    say_congestion(world, &mut say);
+    say_bonds(world, &mut say);
     say_functions(world, &mut say);
     say_counters(world, &mut say);
     say_qps(world, &mut say);
@@ -75,6 +78,33 @@ fn say_devices(world: &World, say: &mut Say<'_>) {
                 })
                 .collect(),
             notes: port.notes.iter().map(lend).collect(),
+        }));
+    }
+}
+
+fn say_congestion(world: &World, say: &mut Say<'_>) {
+    for (device, port) in world.present_ports() {
+        let Some(config) = &port.congestion else { continue };
+        say(Body::CongestionConfig(CongestionConfig {
+            device: lend(&device.name),
+            port: port.key.port,
+            np: config.np.clone(),
+            rp: config.rp.clone(),
+            pfc_enabled: config.pfc_enabled,
+            trust: lend_option(config.trust.as_ref()),
+            cnp_dscp: config.cnp_dscp,
+            cc_algorithm: lend_option(config.cc_algorithm.as_ref()),
+        }));
+    }
+}
+
+fn say_bonds(world: &World, say: &mut Say<'_>) {
+    for (name, bond) in &world.bonds {
+        say(Body::Bond(Bond {
+            bond: lend(name),
+            mode: lend(&bond.mode),
+            active: lend_option(bond.active.as_ref()),
+            slaves: bond.slaves.iter().map(|(netdev, up)| Slave { netdev: lend(netdev), up: *up }).collect(),
         }));
     }
 }

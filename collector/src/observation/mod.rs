@@ -255,6 +255,13 @@ pub enum CounterSource {
     Ethtool,
     /// A counter set bound to one QP or one QP type.
     Qp,
+    /// Health reporters of the device (`devlink health`).
+    Devlink,
+    /// Temperatures (`hwmon`), 10⁻³ °C.
+    Hwmon,
+    /// Packets seen on the network device of a software device, or at a mirror port: of one QP where the set has a
+    /// `qpn`, else of the port.
+    Packets,
     /// A source this version does not know.
     #[default]
     #[serde(other)]
@@ -271,6 +278,9 @@ impl CounterSource {
             Self::Nldev => "nldev",
             Self::Ethtool => "ethtool",
             Self::Qp => "qp",
+            Self::Devlink => "devlink",
+            Self::Hwmon => "hwmon",
+            Self::Packets => "packets",
             Self::Other => "other",
         }
     }

@@ -77,6 +77,7 @@ fn saturated(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  can be seen again."
                 .to_owned(),
         would_raise: String::new(),
+        part_of: None,
         since: first,
         revision,
     })))

@@ -62,6 +62,7 @@ fn reported(view: &View<'_>, id: DeviceId, device: &DeviceRecord) -> Option<Verd
         evidence: vec![Evidence::new(&**report, Some(KEEP_S), n as f64, 0.0, "reports")],
         advice: "Move the work off this adapter; read the kernel log, and reset or replace it.".to_owned(),
         would_raise: String::new(),
+        part_of: None,
         since: first,
         revision: last ^ n,
     })))

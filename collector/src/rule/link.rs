@@ -119,6 +119,7 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
         evidence,
         advice: advice.to_owned(),
         would_raise: String::new(),
+        part_of: None,
         since: fall.t,
         // The severity may change with the physical state that is read after the event; it counts as a change by itself.
         revision,
@@ -272,6 +273,7 @@ fn flap(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  Until then keep jobs off this port: every flap costs its QPs a retransmission timeout or their life."
                 .to_owned(),
         would_raise: if seen_too { String::new() } else { "state changes seen by events or a finer poll".to_owned() },
+        part_of: None,
         since,
         revision: n,
     })))

@@ -229,6 +229,7 @@ fn conclude(
         evidence,
         advice: "Move the work to another port; then look at the findings about this port for the cause.".to_owned(),
         would_raise: if down { String::new() } else { "the port leaving ACTIVE".to_owned() },
+        part_of: None,
         since: since.min(view.now),
         revision,
     }))

@@ -219,6 +219,7 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
                  all point at the uplink."
             .to_owned(),
         would_raise: String::new(),
+        part_of: None,
         since,
         revision: doublings(replay.n.max(corrected.n)) << 8 | doublings(replay.n),
     })))
@@ -309,6 +310,7 @@ fn fatal(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
                  the driver's reaction, reseat the adapter, and replace it or its slot if the error comes back."
                 .to_owned(),
         would_raise,
+        part_of: None,
         since,
         revision: doublings(own) << 8 | doublings(messages),
     })))

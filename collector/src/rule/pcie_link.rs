@@ -191,6 +191,7 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
                  failing link."
             .to_owned(),
         would_raise: if sure { String::new() } else { "the link capability of the bridge at the other end".to_owned() },
+        part_of: None,
         since: since(view, record),
         revision: u64::from(narrow.is_some()) | u64::from(slow_now.is_some()) << 1 | u64::from(too_little) << 2
             | u64::from(link.width) << 8,

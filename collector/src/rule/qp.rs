@@ -144,6 +144,7 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                 .to_owned()
         },
         would_raise,
+        part_of: None,
         since,
         revision: n.min(u64::MAX >> 24) << 24 | failed.len() as u64,
     })))
@@ -307,6 +308,7 @@ fn error_state(
                  cause), and compare with what happened on the port at that time."
             .to_owned(),
         would_raise: if probes { String::new() } else { "the modify_qp probe".to_owned() },
+        part_of: None,
         since,
         revision: failures.len() as u64 | u64::from(down) << 32 | u64::from(retried) << 33,
     }))

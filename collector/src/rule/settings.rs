@@ -37,31 +37,45 @@ macro_rules! table {
     };
 }
 
-/// Thresholds of all rules.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// Length of a window in seconds, 0.1–3600. Rules are asked at the end of every window, and at once on events.
-    pub window_s: f64,
-    /// Ids of rules that are not asked, for example `["link.flap"]`.
-    #[serde(deserialize_with = "known_rules")]
-    pub disabled: Vec<String>,
-    /// `link.down`.
-    pub link_down: LinkDown,
-    /// `link.flap`.
-    pub link_flap: LinkFlap,
-    /// `pcie.aer_storm`.
-    pub pcie_aer_storm: PcieAerStorm,
-    /// `pcie.aer_fatal`.
-    pub pcie_aer_fatal: PcieAerFatal,
-    /// `pcie.downgrade`.
-    pub pcie_downgrade: PcieDowngrade,
-    /// `nic.composite`.
-    pub nic_composite: NicComposite,
-    /// `qp.retry_exceeded`.
-    pub qp_retry_exceeded: QpRetryExceeded,
-    /// `qp.error_state`.
-    pub qp_error_state: QpErrorState,
+/// The tables of all rules that have settings: the struct, its defaults, and the sample.
+macro_rules! tables {
+    ($($key:ident: $table:ty = $rule:literal,)*) => {
+        /// Thresholds of all rules.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Settings {
+            /// Length of a window in seconds, 0.1–3600. Rules are asked at the end of every window, and at once on
+            /// events.
+            pub window_s: f64,
+            /// Ids of rules that are not asked, for example `["link.flap"]`.
+            #[serde(deserialize_with = "known_rules")]
+            pub disabled: Vec<String>,
+            $(#[doc = concat!("`", $rule, "`.")] pub $key: $table,)*
+        }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Self { window_s: 1.0, disabled: Vec::new(), $($key: <$table>::default(),)* }
+            }
+        }
+
+        impl Settings {
+            fn sample_tables(out: &mut String) {
+                $(<$table>::sample(out, concat!("rule.", stringify!($key)));)*
+            }
+        }
+    };
+}
+
+tables! {
+    link_down: LinkDown = "link.down",
+    link_flap: LinkFlap = "link.flap",
+    pcie_aer_storm: PcieAerStorm = "pcie.aer_storm",
+    pcie_aer_fatal: PcieAerFatal = "pcie.aer_fatal",
+    pcie_downgrade: PcieDowngrade = "pcie.downgrade",
+    nic_composite: NicComposite = "nic.composite",
+    qp_retry_exceeded: QpRetryExceeded = "qp.retry_exceeded",
+    qp_error_state: QpErrorState = "qp.error_state",
 }
 
 /// Ids that are ids of rules: a misspelt one would leave its rule on without a word.
@@ -70,23 +84,6 @@ fn known_rules<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
     match ids.iter().find(|id| super::find(id).is_none()) {
         Some(id) => Err(serde::de::Error::custom(format!("there is no rule {id:?}"))),
         None => Ok(ids),
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            window_s: 1.0,
-            disabled: Vec::new(),
-            link_down: LinkDown::default(),
-            link_flap: LinkFlap::default(),
-            pcie_aer_storm: PcieAerStorm::default(),
-            pcie_aer_fatal: PcieAerFatal::default(),
-            pcie_downgrade: PcieDowngrade::default(),
-            nic_composite: NicComposite::default(),
-            qp_retry_exceeded: QpRetryExceeded::default(),
-            qp_error_state: QpErrorState::default(),
-        }
     }
 }
 
@@ -103,14 +100,7 @@ impl Settings {
         let _ = writeln!(out, "window_s = {:?}", defaults.window_s);
         let _ = writeln!(out, "# Ids of rules that are not asked, for example [\"link.flap\"].");
         let _ = writeln!(out, "disabled = []\n");
-        LinkDown::sample(&mut out, "rule.link_down");
-        LinkFlap::sample(&mut out, "rule.link_flap");
-        PcieAerStorm::sample(&mut out, "rule.pcie_aer_storm");
-        PcieAerFatal::sample(&mut out, "rule.pcie_aer_fatal");
-        PcieDowngrade::sample(&mut out, "rule.pcie_downgrade");
-        NicComposite::sample(&mut out, "rule.nic_composite");
-        QpRetryExceeded::sample(&mut out, "rule.qp_retry_exceeded");
-        QpErrorState::sample(&mut out, "rule.qp_error_state");
+        Self::sample_tables(&mut out);
         out.truncate(out.trim_end().len());
         out.push('\n');
         out

@@ -53,6 +53,10 @@ column! {
         Port = "port",
         /// Temperatures.
         Hwmon = "hwmon",
+        /// Health reporters of a device.
+        Devlink = "devlink",
+        /// Packets seen by the packet source.
+        Packets = "packets",
     }
 }
 
@@ -64,6 +68,9 @@ impl TableSource {
             CounterSource::Counters => Some(Self::Counters),
             CounterSource::HwCounters | CounterSource::Nldev | CounterSource::Qp => Some(Self::Hw),
             CounterSource::Ethtool => Some(Self::Ethtool),
+            CounterSource::Devlink => Some(Self::Devlink),
+            CounterSource::Hwmon => Some(Self::Hwmon),
+            CounterSource::Packets => Some(Self::Packets),
             CounterSource::Other => None,
         }
     }
