@@ -15,10 +15,8 @@ pub struct Control {
     pub g: f64,
     /// Alpha before the first CNP, 0–1.
     pub initial_alpha: f64,
-    /// Time after which alpha decays once, ns.
+    /// At the end of each such period alpha rises if a CNP came in it, and decays otherwise, ns.
     pub alpha_period_ns: u64,
-    /// When a CNP raises alpha.
-    pub alpha_rise: AlphaRise,
     /// Shortest time between two cuts, ns.
     pub min_cut_interval_ns: u64,
     /// Time between two steps up, ns.
@@ -39,18 +37,9 @@ pub struct Control {
     pub cnp_interval_ns: u64,
 }
 
-/// When a CNP raises alpha.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlphaRise {
-    /// At once, as in the paper: each CNP restarts the period.
-    AtCnp,
-    /// At the end of a period in which one came, as NICs do.
-    AtPeriod,
-}
-
 impl Control {
     /// The paper's parameters (Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015), whose
-    /// increases are for 40 Gb/s, scaled to another rate.
+    /// increases are for 40 Gb/s, scaled to another rate. At most one cut in 50 µs, as public simulators of it have it.
     #[must_use]
     pub fn paper(rate_gbps: f64) -> Self {
         Self {
@@ -58,7 +47,6 @@ impl Control {
             g: 1.0 / 256.0,
             initial_alpha: 1.0,
             alpha_period_ns: 55_000,
-            alpha_rise: AlphaRise::AtCnp,
             min_cut_interval_ns: 50_000,
             increase_period_ns: 55_000,
             byte_reset: Some(10_000_000),
@@ -72,7 +60,8 @@ impl Control {
     }
 
     /// The defaults of NVIDIA's NICs: `dce_tcp_g` 1019/1024, alpha every 1 µs, cuts and CNPs at most every 4 µs, steps every
-    /// 300 µs, one recovery step, `clamp_tgt_rate` 0; increases of 5 and 50 Mb/s for 25 Gb/s, scaled to another rate.
+    /// 300 µs, one recovery step, `clamp_tgt_rate` 0; increases of 5 and 50 Mb/s for 25 Gb/s, scaled to another rate. The
+    /// byte counter is the paper's: the unit of `rpg_byte_reset` is not documented.
     #[must_use]
     pub fn nic(rate_gbps: f64) -> Self {
         Self {
@@ -80,7 +69,6 @@ impl Control {
             g: 5.0 / 1024.0,
             initial_alpha: 1.0,
             alpha_period_ns: 1_000,
-            alpha_rise: AlphaRise::AtPeriod,
             min_cut_interval_ns: 4_000,
             increase_period_ns: 300_000,
             byte_reset: Some(10_000_000),
@@ -216,23 +204,11 @@ impl Rate {
             self.started = true;
             self.alpha_at = t;
         }
+        self.decay(t, control);
+        self.cnp_in_period = true;
         let cut = t >= self.may_cut_at;
-        match control.alpha_rise {
-            AlphaRise::AtCnp => {
-                self.decay(t, control);
-                if cut {
-                    self.cut(t, control);
-                }
-                self.alpha = (1.0 - control.g) * self.alpha + control.g;
-                self.alpha_at = t;
-            }
-            AlphaRise::AtPeriod => {
-                self.decay(t, control);
-                self.cnp_in_period = true;
-                if cut {
-                    self.cut(t, control);
-                }
-            }
+        if cut {
+            self.cut(t, control);
         }
         cut
     }

@@ -204,8 +204,8 @@ impl Simulation {
         self.bottleneck.set_marking(&self.red, &self.faults);
     }
 
-    /// Changes what the senders send from now on; of `params` only what [`Supply`] needs is read, and the number of
-    /// senders must be the same. A message that has begun is dropped.
+    /// Changes what the senders send from now on: the workload of `params`, whose link and number of senders must be the
+    /// same. A message that has begun is dropped.
     pub fn set_workload(&mut self, params: &Params) {
         for flow in 0..self.senders.len() {
             let supply = Supply::new(params, &mut self.random).starting_at(self.now);
