@@ -176,7 +176,7 @@ fn table() -> String {
 }
 
 #[test]
-#[ignore = "a minute or two: runs every row with eight seeds, prints the table of docs/whatif.md and compares it"]
+#[ignore = "tool: a minute or two; runs every row with eight seeds, prints the table of docs/whatif.md and compares it"]
 fn the_page_shows_the_table_of_every_row_with_eight_seeds() {
     let table = table();
     println!("{table}");
