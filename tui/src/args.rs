@@ -100,6 +100,9 @@ pub(crate) enum Command {
     Findings(Table),
     /// Turn sysfs trees into a recording
     Import(Import),
+    /// Two ECN, DCQCN or PFC settings side by side, by a model of one queue
+    #[command(name = "whatif")]
+    WhatIf(crate::whatif::WhatIf),
     /// Print the commented sample configuration
     Config,
     /// Print a completion script
@@ -261,7 +264,7 @@ fn speed(text: &str) -> Result<f64, String> {
     if speed.is_finite() && speed >= slowest { Ok(speed) } else { Err(format!("the slowest speed is {slowest}")) }
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no number of bytes (K, M and G are allowed)");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {

@@ -40,6 +40,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             return printed(&String::from_utf8_lossy(&script));
         }
         Some(Command::Man) => return printed(&manual()?),
+        Some(Command::WhatIf(asked)) => {
+            let report = asked.question()?.answer()?;
+            return printed(&if asked.json { json(&report) } else { report.text() });
+        }
         _ => {}
     }
     let config = config::resolve(&cli.global)?;
@@ -70,9 +74,13 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             if as_json { json(&report) } else { findings::text(world, &report.findings) }
         }),
         Some(Command::Import(import)) => self::import(&import),
-        Some(Command::Config | Command::Completions { .. } | Command::Man | Command::VerbsOperations) => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(
+            Command::Config
+            | Command::Completions { .. }
+            | Command::Man
+            | Command::WhatIf(_)
+            | Command::VerbsOperations,
+        ) => Ok(ExitCode::SUCCESS),
     }
 }
 
