@@ -4,6 +4,7 @@
 //! line where the collector's sources are listed.
 
 pub mod files;
+mod netlink;
 pub mod nldev;
 pub mod pcie;
 pub mod probes;
