@@ -8,12 +8,13 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::clock;
 use crate::observation::recording::Header;
 use crate::observation::{Nanos, Seeing};
+use crate::source::ethtool::Ethtool;
 use crate::source::files::RootedFiles;
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
 use crate::source::starting::Starting;
 use crate::source::sysfs::{NoDevice, SysfsOptions, SysfsSource, why_no_device};
-use crate::source::{Availability, Emit, Missing, Source, nldev};
+use crate::source::{Availability, Emit, Missing, Source, ethtool, nldev};
 
 /// What to watch, and how.
 #[derive(Debug, Clone)]
@@ -84,8 +85,11 @@ impl Node {
             sysfs.skip_hw_counters = Arc::new(move |device| coverage.contains(device));
             // Netlink first: what it reads need not be read again from sysfs in the same round.
             sources.push(Box::new(netlink));
-            sources.push(Box::new(SysfsSource::new(sysfs)));
+            let sysfs = SysfsSource::new(sysfs);
+            let ports = sysfs.ports();
+            sources.push(Box::new(sysfs));
             sources.push(Box::new(PcieSource::new(pcie)));
+            sources.push(Box::new(Ethtool::start(ports, options.interval_ns)));
             match probes {
                 Some(probes) if options.probes_aside => {
                     sources.push(Box::new(Starting::new("probes", move || Box::new(Probes::start(&probes)))));
@@ -96,7 +100,7 @@ impl Node {
         } else {
             sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
-            for name in [nldev::NAME, "probes"] {
+            for name in [nldev::NAME, ethtool::NAME, "probes"] {
                 sources.push(Box::new(Absent::new(
                     name,
                     "other root: it would show this node, not the tree",

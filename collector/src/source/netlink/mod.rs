@@ -9,5 +9,7 @@ pub(in crate::source) mod attribute;
 pub(in crate::source) mod conversation;
 pub(in crate::source) mod generic;
 #[cfg(test)]
+pub(in crate::source) mod scene;
+#[cfg(test)]
 pub(in crate::source) mod stored;
 pub(in crate::source) mod transport;
