@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
@@ -10,6 +11,7 @@ use crate::observation::recording::Header;
 use crate::observation::{Nanos, Seeing};
 use crate::source::ethtool::Ethtool;
 use crate::source::files::RootedFiles;
+use crate::source::netdev::Netdev;
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
 use crate::source::starting::Starting;
@@ -68,7 +70,7 @@ impl Node {
         let mut sysfs = SysfsOptions::new(files.clone());
         sysfs.wanted = wanted.clone();
         sysfs.period_ns = options.interval_ns;
-        let mut pcie = PcieOptions::new(files);
+        let mut pcie = PcieOptions::new(files.clone());
         pcie.wanted = wanted.clone();
         if here {
             let mut netlink = nldev::Nldev::start(nldev::Options {
@@ -85,10 +87,13 @@ impl Node {
             sysfs.skip_hw_counters = Arc::new(move |device| coverage.contains(device));
             // Netlink first: what it reads need not be read again from sysfs in the same round.
             sources.push(Box::new(netlink));
-            let sysfs = SysfsSource::new(sysfs);
-            let ports = sysfs.ports();
-            sources.push(Box::new(sysfs));
+            let ports = sysfs.ports.clone();
+            let netdev = Netdev::start(files, ports.clone(), options.interval_ns);
+            let says_bonds = netdev.says_bonds();
+            sysfs.skip_bonds = Arc::new(move || says_bonds.load(Ordering::Relaxed));
+            sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
+            sources.push(Box::new(netdev));
             sources.push(Box::new(Ethtool::start(ports, options.interval_ns)));
             match probes {
                 Some(probes) if options.probes_aside => {

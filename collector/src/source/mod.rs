@@ -5,6 +5,7 @@
 
 pub mod ethtool;
 pub mod files;
+pub mod netdev;
 mod netlink;
 pub mod nldev;
 pub mod pcie;

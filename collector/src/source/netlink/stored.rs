@@ -64,6 +64,11 @@ impl Stored {
         Self { asked: Arc::clone(&self.asked), ..Self::new(self.exchanges.clone()) }
     }
 
+    /// Its last exchange, for another dialogue.
+    pub(in crate::source) fn take_exchange(&mut self) -> Exchange {
+        self.exchanges.pop().unwrap()
+    }
+
     /// One more exchange.
     pub(in crate::source) fn know(&mut self, exchange: Exchange) {
         self.exchanges.push(exchange);

@@ -58,6 +58,8 @@ pub struct SysfsOptions {
     pub wanted: DeviceQuestion,
     /// Devices whose statistics another source reads: their `hw_counters` are left alone.
     pub skip_hw_counters: DeviceQuestion,
+    /// Where the ports found are told to the sources that read what lies beside them.
+    pub ports: PortMap,
     /// Another source says the bonds now, at the moment they change.
     pub skip_bonds: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Between two polls, ns; at least [`SHORTEST_PERIOD_NS`].
@@ -72,6 +74,7 @@ impl SysfsOptions {
             files,
             wanted: Arc::new(|_| true),
             skip_hw_counters: Arc::new(|_| false),
+            ports: PortMap::default(),
             skip_bonds: Arc::new(|| false),
             period_ns: 1_000_000_000,
         }
@@ -85,7 +88,6 @@ pub struct SysfsSource {
     last_poll: Nanos,
     devices: Vec<DeviceWatch>,
     bonds: Vec<Bond<'static>>,
-    ports: PortMap,
     no_device: Option<NoDevice>,
     absent_due: Nanos,
     /// Why the directory of the devices could not be listed the last time.
@@ -103,7 +105,6 @@ impl SysfsSource {
             last_poll: 0,
             devices: Vec::new(),
             bonds: Vec::new(),
-            ports: PortMap::default(),
             no_device: None,
             absent_due: 0,
             unlisted: None,
@@ -117,12 +118,6 @@ impl SysfsSource {
         for device in &mut self.devices {
             device.inode = 0;
         }
-    }
-
-    /// The ports as each poll finds them, for sources that read what lies beside them.
-    #[must_use]
-    pub fn ports(&self) -> PortMap {
-        self.ports.clone()
     }
 
     /// Why there is no device, as the last poll found it; `None` when there is one.
@@ -196,7 +191,7 @@ impl SysfsSource {
                 driver: device.seen.driver.as_deref().map(str::to_owned),
             })
         });
-        self.ports.set(ports.collect());
+        self.options.ports.set(ports.collect());
     }
 
     fn poll_bonds(&mut self, now: Nanos, emit: &mut Emit<'_>) {
