@@ -3,6 +3,7 @@
 //! One file or folder per source; [`Source`] is all the collector knows of them. A new source is one new file and one
 //! line where the collector's sources are listed.
 
+pub mod congestion;
 pub mod ethtool;
 pub mod files;
 pub mod netdev;
