@@ -4,8 +4,10 @@
 //! line where the collector's sources are listed.
 
 pub mod congestion;
+pub mod devlink;
 pub mod ethtool;
 pub mod files;
+pub mod hwmon;
 pub mod netdev;
 mod netlink;
 pub mod nldev;

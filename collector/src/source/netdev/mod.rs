@@ -88,6 +88,7 @@ impl Netdev {
         self.files = files;
         self.known = Arc::default();
         self.carriers.clear();
+        self.due = 0;
     }
 
     fn tell_sysfs(&self) {
