@@ -8,12 +8,18 @@ mod clock;
 mod counter;
 mod fall;
 mod health;
+mod lanes;
 mod link;
 mod nic;
 mod pcie;
 mod pcie_link;
+mod phy;
+mod phy_symbol;
+mod phy_trend;
 mod qp;
+mod root;
 mod settings;
+mod span;
 #[cfg(test)]
 mod tests;
 
@@ -68,6 +74,10 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &pcie::AerStorm,
         &pcie::AerFatal,
         &pcie_link::Downgrade,
+        &phy::PostFec,
+        &phy::Crc,
+        &phy_trend::PreFecTrend,
+        &phy_symbol::Symbol,
         &nic::Composite,
         &health::Health,
         &qp::RetryExceeded,

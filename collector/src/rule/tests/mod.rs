@@ -5,6 +5,7 @@ mod counter;
 mod link;
 mod nic;
 mod pcie;
+mod phy;
 mod qp;
 
 use std::sync::Arc;
