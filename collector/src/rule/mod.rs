@@ -8,8 +8,10 @@ mod clock;
 mod counter;
 mod fall;
 mod health;
+mod health_signs;
 mod lanes;
 mod link;
+mod loopback;
 mod nic;
 mod pcie;
 mod pcie_link;
@@ -20,6 +22,7 @@ mod qp;
 mod root;
 mod settings;
 mod span;
+mod stuck;
 #[cfg(test)]
 mod tests;
 
@@ -74,12 +77,14 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &pcie::AerStorm,
         &pcie::AerFatal,
         &pcie_link::Downgrade,
+        &stuck::Stuck,
+        &health::Health,
         &phy::PostFec,
         &phy::Crc,
         &phy_trend::PreFecTrend,
         &phy_symbol::Symbol,
+        &loopback::High,
         &nic::Composite,
-        &health::Health,
         &qp::RetryExceeded,
         &qp::ErrorState,
         &counter::Saturated,

@@ -78,6 +78,9 @@ tables! {
     phy_pre_fec_trend: PhyPreFecTrend = "phy.pre_fec_trend",
     phy_symbol: PhySymbol = "phy.symbol",
     nic_composite: NicComposite = "nic.composite",
+    nic_health: NicHealth = "nic.health",
+    nic_stuck: NicStuck = "nic.stuck",
+    loopback_high: LoopbackHigh = "loopback.high",
     qp_retry_exceeded: QpRetryExceeded = "qp.retry_exceeded",
     qp_error_state: QpErrorState = "qp.error_state",
 }
@@ -226,6 +229,37 @@ table! {
         symbol_per_s: f64 = 100.0,
         /// Loopback latency in microseconds that is too high when exceeded (`cross_check`), 0 or more.
         loopback_us: f64 = 100.0,
+    }
+}
+
+table! {
+    /// Settings of `nic.health`.
+    NicHealth {
+        /// Failed firmware commands within ten minutes that are told, 1 or more.
+        command_errors: u64 = 3,
+        /// Degrees Celsius a temperature must fall below its limit before the finding is over, 0 to 50.
+        temperature_margin_c: f64 = 5.0,
+    }
+}
+
+table! {
+    /// Settings of `nic.stuck`.
+    NicStuck {
+        /// Counters of one set that must read all ones at once, 2 or more.
+        all_ones: usize = 3,
+        /// Seconds without an answer, or without a sign of life, that are too long, 5 to 3600. Never less than five times
+        /// the usual distance.
+        silent_s: f64 = 30.0,
+    }
+}
+
+table! {
+    /// Settings of `loopback.high`.
+    LoopbackHigh {
+        /// Times a port's own baseline that are too much when exceeded, above 1.
+        factor: f64 = 20.0,
+        /// Microseconds below which no latency is too high, 0 or more.
+        least_us: f64 = 100.0,
     }
 }
 
