@@ -8,12 +8,21 @@ mod clock;
 mod counter;
 mod fall;
 mod health;
+mod health_signs;
+mod lanes;
 mod link;
+mod loopback;
 mod nic;
 mod pcie;
 mod pcie_link;
+mod phy;
+mod phy_symbol;
+mod phy_trend;
 mod qp;
+mod root;
 mod settings;
+mod span;
+mod stuck;
 #[cfg(test)]
 mod tests;
 
@@ -68,8 +77,14 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &pcie::AerStorm,
         &pcie::AerFatal,
         &pcie_link::Downgrade,
-        &nic::Composite,
+        &stuck::Stuck,
         &health::Health,
+        &phy::PostFec,
+        &phy::Crc,
+        &phy_trend::PreFecTrend,
+        &phy_symbol::Symbol,
+        &loopback::High,
+        &nic::Composite,
         &qp::RetryExceeded,
         &qp::ErrorState,
         &counter::Saturated,
