@@ -12,6 +12,7 @@ mod link;
 mod nic;
 mod pcie;
 mod pcie_link;
+mod predicts;
 mod qp;
 mod settings;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, World};
 use crate::observation::Nanos;
 
+pub use predicts::predicts_failure;
 pub use settings::Settings;
 
 /// What makes the engine ask a rule, besides the end of every window.

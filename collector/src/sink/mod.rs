@@ -2,13 +2,18 @@
 //! that fails says so in its status and costs nobody else anything.
 
 pub mod findings;
+pub mod hook;
 pub mod recording;
+pub mod socket;
 
 use std::sync::Arc;
 
 use crate::finding::Finding;
 use crate::inventory::World;
 use crate::observation::Observation;
+
+/// Where a sink says in a line what happened to it: a reader that was dropped, a hook that failed.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// One consumer of the engine's input and output.
 pub trait Sink: Send {
