@@ -17,8 +17,8 @@ use crate::inventory::PortKey;
 use crate::observation::recording::Header;
 use crate::observation::{Body, Nanos, Observation, QpState, Seeing, SourceState};
 use crate::rule::Settings;
-use crate::sink::Sink;
 use crate::sink::recording::{Recording, RecordingOptions};
+use crate::sink::{self, Sink};
 use crate::source::{Availability, Missing, Source};
 
 /// Never wait longer than this: commands are looked at in between, ns.
@@ -275,7 +275,7 @@ impl Live {
             }
             engine.take(observation);
             // At once: what acts on a finding must not wait for the rest of what this source has to say.
-            concluded |= hand_on(engine, sinks);
+            concluded |= sink::hand_on(engine, sinks);
         };
         // A fault in one source must not take the others, the screen or the recording with it.
         let polled = catch_unwind(AssertUnwindSafe(|| slot.source.poll(now, &mut emit)));
@@ -321,7 +321,7 @@ impl Live {
     }
 
     fn hand_on_findings(&mut self) {
-        if hand_on(&mut self.engine, &mut self.sinks) {
+        if sink::hand_on(&mut self.engine, &mut self.sinks) {
             self.last_publish = 0;
         }
     }
@@ -374,15 +374,6 @@ impl Slot {
             },
         }
     }
-}
-
-/// Tells the sinks what the engine has concluded; true when there was something.
-fn hand_on(engine: &mut Engine, sinks: &mut [Box<dyn Sink>]) -> bool {
-    let findings = engine.drain();
-    for sink in sinks.iter_mut().filter(|_| !findings.is_empty()) {
-        sink.findings(&findings, engine.world());
-    }
-    !findings.is_empty()
 }
 
 fn readable(fd: BorrowedFd<'_>) -> bool {
