@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Write observations to a file
     Record(Record),
+    /// Watch without a screen until told to end: local socket, hooks, recording
+    Collect(Collect),
     /// One-shot health check: exit 0 ok, 1 warning, 2 critical, 3 unknown
     Check(Check),
     /// What can be seen on this node, and why not the rest
@@ -171,6 +173,42 @@ pub(crate) struct Record {
     pub(crate) json: bool,
 }
 
+/// `collect`. Each flag that a service needs has a variable and a key under `[collect]`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Collect {
+    /// Local socket for programs that act on findings, or off [default: /run/rdmascope/events.sock for root, else
+    /// $XDG_RUNTIME_DIR/rdmascope/events.sock]
+    #[arg(long, env = "RDMASCOPE_SOCKET", value_name = "PATH|off")]
+    pub(crate) socket: Option<String>,
+    /// Group that may connect, besides the owner: a name in /etc/group, or a number
+    #[arg(long, env = "RDMASCOPE_SOCKET_GROUP", value_name = "GROUP")]
+    pub(crate) socket_group: Option<String>,
+    /// Write what is observed to this file; compressed when its name ends in .zst
+    #[arg(long, env = "RDMASCOPE_RECORD", value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Begin a new file after so many bytes before compression (K, M, G allowed)
+    #[arg(long, env = "RDMASCOPE_RECORD_MAX_SIZE", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) record_max_size: Option<u64>,
+    /// Replace a recording that exists
+    #[arg(long, env = "RDMASCOPE_RECORD_FORCE", value_parser = switch())]
+    pub(crate) record_force: bool,
+    /// Stop after this time [default: at SIGTERM or Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<Duration>,
+    /// A recording in the place of this node, to try hooks and sinks on
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    pub(crate) replay: Option<PathBuf>,
+    /// Seconds of that recording per second, or max
+    #[arg(long, default_value = "1", value_name = "N|max", value_parser = speed, requires = "replay")]
+    pub(crate) speed: f64,
+    /// Go on after the end of that recording
+    #[arg(long, requires = "replay")]
+    pub(crate) stay: bool,
+    /// A simulated node in the place of this one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scenario: Option<String>,
+}
+
 /// `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -224,7 +262,7 @@ fn switch() -> impl clap::builder::TypedValueParser<Value = bool> {
 }
 
 /// A time up to a year: what is added to a clock must not overflow it.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if time > Duration::from_secs(366 * 86_400) { Err("the longest time is a year".to_owned()) } else { Ok(time) }
 }

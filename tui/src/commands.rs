@@ -26,6 +26,7 @@ use collector::sink::recording::{Recording, RecordingOptions};
 use rdmascope_screens::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
+use crate::collect;
 use crate::config::{self, Config};
 
 /// Runs what was asked.
@@ -52,6 +53,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Demo(demo)) => self::demo(&config, &demo),
         Some(Command::Replay(replay)) => self::replay(&config, &replay),
         Some(Command::Record(record)) => self::record(&config, &record),
+        Some(Command::Collect(asked)) => collect::run(&config, &asked),
         Some(Command::Check(asked)) => {
             let (engine, _) = judged(&config, asked.recording.as_deref(), Some(asked.time))?;
             let view = engine.view();
@@ -136,7 +138,7 @@ fn options(config: &Config) -> ScreenOptions {
     ScreenOptions { color, ascii: config.ascii, ..ScreenOptions::default() }
 }
 
-fn simulator(scenario: &str, seed: u64) -> anyhow::Result<Simulator> {
+pub(crate) fn simulator(scenario: &str, seed: u64) -> anyhow::Result<Simulator> {
     Simulator::new(scenario, seed).with_context(|| {
         let names: Vec<&str> = scenarios().iter().map(|scenario| scenario.name).collect();
         format!("there is no scenario {scenario:?}; there are: {}", names.join(", "))
@@ -380,7 +382,7 @@ fn terminal_needed(instead: &str) -> anyhow::Result<()> {
 }
 
 /// Set by Ctrl-C, SIGTERM and SIGHUP.
-fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
+pub(crate) fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot catch signals")?;

@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use collector::node::NodeOptions;
 use collector::rule::Settings;
+use collector::sink::hook::HookSettings;
 use collector::source::probes::{Budget as ProbeBudget, ProbeOptions};
 use serde::Deserialize;
 
 use crate::args::{self, Budget, Global, When};
+use crate::outputs::{self, CollectTable, HookTable};
 
 /// The configuration file. Keys are the flags' names.
 #[derive(Debug, Default, Deserialize)]
@@ -24,6 +26,8 @@ struct File {
     max_qps: Option<u32>,
     color: Option<String>,
     ascii: bool,
+    collect: CollectTable,
+    hook: Vec<HookTable>,
     rule: Settings,
 }
 
@@ -34,6 +38,9 @@ pub(crate) struct Config {
     pub(crate) rules: Settings,
     pub(crate) color: When,
     pub(crate) ascii: bool,
+    /// What `collect` does besides watching; its own flags go before this.
+    pub(crate) collect: CollectTable,
+    pub(crate) hooks: Vec<HookSettings>,
 }
 
 /// Puts flags and variables over the file over the defaults.
@@ -78,13 +85,15 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             max_qps: global.max_qps.or(file.max_qps),
             probes_aside: false,
         },
+        collect: file.collect,
+        hooks: outputs::hooks(file.hook)?,
         rules: file.rule,
         color,
         ascii: global.ascii || file.ascii,
     })
 }
 
-fn key<T>(name: &str, value: Result<T, String>) -> anyhow::Result<T> {
+pub(crate) fn key<T>(name: &str, value: Result<T, String>) -> anyhow::Result<T> {
     value.map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
@@ -104,7 +113,7 @@ fn parse(text: &str) -> Result<File, String> {
 
 /// The sample, every key with its default.
 pub(crate) fn sample() -> String {
-    format!("{SAMPLE}\n{}", Settings::sample_toml())
+    format!("{SAMPLE}\n{}\n{}", outputs::SAMPLE, Settings::sample_toml())
 }
 
 const SAMPLE: &str = r#"# rdmascope configuration. Every key is shown with its default. A flag or an RDMASCOPE_* variable goes before this file.

@@ -18,6 +18,7 @@ mod pcie_link;
 mod phy;
 mod phy_symbol;
 mod phy_trend;
+mod predicts;
 mod qp;
 mod root;
 mod settings;
@@ -30,6 +31,7 @@ use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, World};
 use crate::observation::Nanos;
 
+pub use predicts::predicts_failure;
 pub use settings::Settings;
 
 /// What makes the engine ask a rule, besides the end of every window.
