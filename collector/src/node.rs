@@ -9,6 +9,7 @@ use crate::clock;
 use crate::observation::recording::Header;
 use crate::observation::{Nanos, Seeing};
 use crate::source::files::RootedFiles;
+use crate::source::packets::{self, PacketOptions, Packets, Watch};
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
 use crate::source::starting::Starting;
@@ -30,6 +31,10 @@ pub struct NodeOptions {
     pub probes: Option<ProbeOptions>,
     /// QPs the probes have room for; `None`: twice the QPs the node has now, and never less than the probes' own default.
     pub max_qps: Option<u32>,
+    /// Network devices on which packets are looked at.
+    pub packets: Watch,
+    /// Packets looked at in a second.
+    pub packet_budget: u32,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -67,7 +72,7 @@ impl Node {
         let mut sysfs = SysfsOptions::new(files.clone());
         sysfs.wanted = wanted.clone();
         sysfs.period_ns = options.interval_ns;
-        let mut pcie = PcieOptions::new(files);
+        let mut pcie = PcieOptions::new(files.clone());
         pcie.wanted = wanted.clone();
         if here {
             let mut netlink = nldev::Nldev::start(nldev::Options {
@@ -93,10 +98,22 @@ impl Node {
                 Some(probes) => sources.push(Box::new(Probes::start(&probes))),
                 None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
             }
+            if options.packets.is_off() {
+                let fix = Some("--packets auto");
+                sources.push(Box::new(Absent::new(packets::NAME, "off unless asked for", fix)));
+            } else {
+                sources.push(Box::new(Packets::start(PacketOptions {
+                    watch: options.packets.clone(),
+                    per_second: options.packet_budget,
+                    files,
+                    wanted,
+                    period_ns: options.interval_ns,
+                })));
+            }
         } else {
             sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
-            for name in [nldev::NAME, "probes"] {
+            for name in [nldev::NAME, "probes", packets::NAME] {
                 sources.push(Box::new(Absent::new(
                     name,
                     "other root: it would show this node, not the tree",

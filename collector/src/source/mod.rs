@@ -5,6 +5,7 @@
 
 pub mod files;
 pub mod nldev;
+pub mod packets;
 pub mod pcie;
 pub mod probes;
 pub mod starting;
