@@ -15,6 +15,7 @@ use crate::source::ethtool::Ethtool;
 use crate::source::files::RootedFiles;
 use crate::source::hwmon::Hwmon;
 use crate::source::netdev::Netdev;
+use crate::source::packets::{self, PacketOptions, Packets, Watch};
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
 use crate::source::starting::Starting;
@@ -36,6 +37,10 @@ pub struct NodeOptions {
     pub probes: Option<ProbeOptions>,
     /// QPs the probes have room for; `None`: twice the QPs the node has now, and never less than the probes' own default.
     pub max_qps: Option<u32>,
+    /// Network devices on which packets are looked at.
+    pub packets: Watch,
+    /// Packets looked at in a second.
+    pub packet_budget: u32,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -101,13 +106,25 @@ impl Node {
             sources.push(Box::new(Ethtool::start(ports.clone(), options.interval_ns)));
             sources.push(Box::new(Congestion::start(files.clone(), ports.clone())));
             sources.push(Box::new(Devlink::start(files.clone(), ports.clone())));
-            sources.push(Box::new(Hwmon::new(files, ports)));
+            sources.push(Box::new(Hwmon::new(files.clone(), ports)));
             match probes {
                 Some(probes) if options.probes_aside => {
                     sources.push(Box::new(Starting::new("probes", move || Box::new(Probes::start(&probes)))));
                 }
                 Some(probes) => sources.push(Box::new(Probes::start(&probes))),
                 None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
+            }
+            if options.packets.is_off() {
+                let fix = Some("--packets auto");
+                sources.push(Box::new(Absent::new(packets::NAME, "off unless asked for", fix)));
+            } else {
+                sources.push(Box::new(Packets::start(PacketOptions {
+                    watch: options.packets.clone(),
+                    per_second: options.packet_budget,
+                    files,
+                    wanted,
+                    period_ns: options.interval_ns,
+                })));
             }
         } else {
             let ports = sysfs.ports.clone();
@@ -116,7 +133,7 @@ impl Node {
             sources.push(Box::new(Netdev::of_tree(files.clone(), ports.clone(), options.interval_ns)));
             sources.push(Box::new(Congestion::of_tree(files.clone(), ports.clone())));
             sources.push(Box::new(Hwmon::new(files, ports)));
-            for name in [nldev::NAME, ethtool::NAME, devlink::NAME, "probes"] {
+            for name in [nldev::NAME, ethtool::NAME, devlink::NAME, "probes", packets::NAME] {
                 sources.push(Box::new(Absent::new(
                     name,
                     "other root: it would show this node, not the tree",

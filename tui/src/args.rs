@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use collector::source::packets::Watch;
 
 /// Watch RDMA on one node: per-QP and per-port timelines, early fault signs, ECN mis-marking.
 ///
@@ -46,6 +47,14 @@ pub(crate) struct Global {
     /// QPs the probes have room for [default: twice those there are at start, at least 16384]
     #[arg(long, global = true, env = "RDMASCOPE_MAX_QPS", value_name = "N")]
     pub(crate) max_qps: Option<u32>,
+    /// Look at RoCE packets: auto = on the network devices of software RDMA devices; NETDEV; mirror:NETDEV for a port that
+    /// carries copies; off; several with commas [default: off]
+    #[arg(long, global = true, env = "RDMASCOPE_PACKETS", value_name = "WHERE")]
+    pub(crate) packets: Option<Watch>,
+    /// Packets looked at in a second; what comes beyond is lost, and counted [default: 100000]
+    #[arg(long, global = true, env = "RDMASCOPE_PACKET_BUDGET", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) packet_budget: Option<u32>,
     /// When to colour [default: auto; `NO_COLOR` is obeyed]
     #[arg(long, global = true, env = "RDMASCOPE_COLOR", value_enum, value_name = "WHEN")]
     pub(crate) color: Option<When>,

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use collector::node::NodeOptions;
 use collector::rule::Settings;
 use collector::sink::hook::HookSettings;
+use collector::source::packets::{DEFAULT_BUDGET, Watch};
 use collector::source::probes::{Budget as ProbeBudget, ProbeOptions};
 use serde::Deserialize;
 
@@ -24,6 +25,8 @@ struct File {
     no_ebpf: bool,
     probe_budget: Option<String>,
     max_qps: Option<u32>,
+    packets: Option<String>,
+    packet_budget: Option<u32>,
     color: Option<String>,
     ascii: bool,
     collect: CollectTable,
@@ -59,6 +62,14 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
         (None, Some(text)) => key("probe-budget", args::budget(text))?,
         (None, None) => Budget::Share(0.01),
     };
+    let packets = match (&global.packets, &file.packets) {
+        (Some(watch), _) => watch.clone(),
+        (None, Some(text)) => key("packets", text.parse())?,
+        (None, None) => Watch::default(),
+    };
+    if file.packet_budget == Some(0) {
+        bail!("packet-budget: at least 1 packet a second");
+    }
     let color = match (global.color, file.color.as_deref()) {
         (Some(when), _) => when,
         (None, None | Some("auto")) => When::Auto,
@@ -83,6 +94,8 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
             probes: (!global.no_ebpf && !file.no_ebpf).then_some(probes),
             max_qps: global.max_qps.or(file.max_qps),
+            packets,
+            packet_budget: global.packet_budget.or(file.packet_budget).unwrap_or(DEFAULT_BUDGET),
             probes_aside: false,
         },
         collect: file.collect,
@@ -138,6 +151,12 @@ probe-budget = "1%"
 
 # QPs the probes have room for; default: twice the QPs there are at start, at least 16384.
 # max-qps = 4096
+
+# Look at RoCE packets: "auto" (software RDMA devices), a network device, "mirror:" with one, or several with commas.
+packets = "off"
+
+# Packets looked at in a second; what comes beyond is lost, and counted.
+packet-budget = 100000
 
 # When to colour: "auto", "always" or "never"; NO_COLOR is obeyed.
 color = "auto"

@@ -11,6 +11,7 @@ pub mod hwmon;
 pub mod netdev;
 mod netlink;
 pub mod nldev;
+pub mod packets;
 pub mod pcie;
 pub mod ports;
 pub mod probes;

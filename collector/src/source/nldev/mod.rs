@@ -7,6 +7,7 @@
 //! statistics    port counters, and bound counters that make them dear
 //! monitor       events without asking            listing       the list of QPs, a part at a time
 //! qp_list       what changed in it               owner         whose a QP is
+//! peers         who a QP is connected to
 //! availability  what is not seen, and why
 //! ```
 //!
@@ -19,6 +20,7 @@ mod conversation;
 mod listing;
 mod monitor;
 mod owner;
+pub(crate) mod peers;
 mod qp_list;
 mod reply;
 #[cfg(test)]

@@ -245,6 +245,11 @@ pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
     netdevs
 }
 
+/// The GID table entries in use of one port.
+pub(crate) fn gids_of(files: &dyn Files, device: &str, port: u32) -> Vec<crate::observation::Gid<'static>> {
+    gid::read(files, &format!("class/infiniband/{device}/ports/{port}"))
+}
+
 impl Source for SysfsSource {
     fn name(&self) -> &'static str {
         "sysfs"
