@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod command;
+pub mod dcqcn;
 pub mod engine;
 pub mod feed;
 pub mod finding;

@@ -31,6 +31,11 @@ const BENCHES: &[Bench] = &[
         measures: "bytes per idle QP at 261,632 QPs (target 256), one snapshot, one sweep with all QPs busy",
         package: "collector",
     },
+    Bench {
+        name: "packet",
+        measures: "packets of the queue model a second, bare and as `whatif` measures them (target 10 M/s)",
+        package: "collector",
+    },
 ];
 
 /// Arguments of `cargo xtask bench`.
