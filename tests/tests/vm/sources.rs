@@ -54,9 +54,9 @@ fn action(results: &Results, name: &str) -> Nanos {
 /// The network devices ethtool was asked about.
 fn netdevs(results: &Results) -> Vec<String> {
     let names = results.json("netdevs.json");
-    ["card", "intel", "simulated"]
+    ["card", "intel"]
         .iter()
-        .filter_map(|key| names[key].as_str().filter(|name| !name.is_empty()).map(str::to_owned))
+        .map(|key| names[key].as_str().unwrap_or_else(|| panic!("no name of {key}")).to_owned())
         .collect()
 }
 
@@ -106,7 +106,7 @@ fn statistics_of_network_devices_are_what_ethtool_says_before_and_after() {
                 sets.iter().filter(|(t, _, of, _)| *of == netdev && (from..=to).contains(t)).collect();
             assert!(!between.is_empty(), "nothing of {netdev} between {from} and {to} on {}", results.kernel);
             let names: BTreeSet<&String> = before.keys().collect();
-            assert!(!names.is_empty(), "ethtool says nothing of {netdev} on {}", results.kernel);
+            assert!(names.len() > 5, "ethtool says of {netdev} only {names:?} on {}", results.kernel);
             for (t, device, _, values) in between {
                 let read: BTreeSet<&String> = values.keys().collect();
                 // How often the link went down is told by no option of this ethtool.
@@ -120,22 +120,6 @@ fn statistics_of_network_devices_are_what_ethtool_says_before_and_after() {
                     // What stands still is equal; what moves lies between.
                     assert!((*low..=high).contains(&value), "{place}: {name} is {value}, not {low} to {high}");
                 }
-            }
-        }
-    });
-}
-
-#[test]
-fn the_drivers_statistics_and_the_kernels_were_both_there_to_compare() {
-    on_each_recording(|results| {
-        let netdevs = results.json("netdevs.json");
-        let of = |key: &str| told(results, "before", netdevs[key].as_str().expect("a name"));
-        assert!(of("intel").len() > 20, "on {}: {:?}", results.kernel, of("intel"));
-        assert!(of("card").len() > 5, "on {}: {:?}", results.kernel, of("card"));
-        if !results.path("netdevsim.absent").exists() {
-            let of_simulated = of("simulated");
-            for name in ["corrected_blocks", "uncorrectable_blocks", "rx_pause_frames", "tx_pause_frames"] {
-                assert!(of_simulated.contains_key(name), "on {}: {of_simulated:?}", results.kernel);
             }
         }
     });
@@ -193,45 +177,6 @@ fn a_change_of_the_active_slave_is_observed_within_50_ms_of_iproute2s_own_monito
 }
 
 #[test]
-fn a_health_reporter_is_observed_when_it_errs_and_counts_as_devlink_does() {
-    on_each_recording(|results| {
-        if results.path("netdevsim.absent").exists() {
-            println!("{} has no device with health reporters", results.kernel);
-            return;
-        }
-        let since = action(results, "break_health");
-        let mut heard = None;
-        each(results, |observation| {
-            if let Body::Health(health) = &observation.body {
-                heard = heard.take().or(Some((
-                    observation.t,
-                    health.device.as_deref().map(str::to_owned),
-                    health.reporter.to_string(),
-                )));
-            }
-        });
-        let (t, device, reporter) = heard.unwrap_or_else(|| panic!("no health observation on {}", results.kernel));
-        assert_eq!((device.as_deref(), &*reporter), (Some("rxes"), "dummy"), "on {}", results.kernel);
-        assert!(t >= since, "{t} before {since} on {}", results.kernel);
-        let (_, device, _, values) =
-            sets(results, CounterSource::Devlink).pop().expect("there are counters of reporters");
-        assert_eq!(device, "rxes");
-        let told = results.json("health.json");
-        let reporters = told["health"]["netdevsim/netdevsim10"].as_array().expect("devlink lists the reporters");
-        assert!(!reporters.is_empty());
-        for told in reporters {
-            let name = told["reporter"].as_str().expect("a reporter has a name");
-            for (what, key) in [("error_count", "error"), ("recover_count", "recover")] {
-                let (read, told) = (values.get(&format!("{name}.{what}")).copied(), told[key].as_u64());
-                assert_eq!(read, told, "{name}.{what} on {}", results.kernel);
-            }
-            let state = u64::from(told["state"] == "error");
-            assert_eq!(values.get(&format!("{name}.state")), Some(&state), "{name} on {}", results.kernel);
-        }
-    });
-}
-
-#[test]
 fn doctor_names_what_these_devices_do_not_have() {
     on_each_recording(|results| {
         let report = results.json("doctor.json");
@@ -241,11 +186,9 @@ fn doctor_names_what_these_devices_do_not_have() {
         };
         assert_eq!(source("netdev")["state"], "ok", "on {}: {}", results.kernel, source("netdev"));
         assert_eq!(source("ethtool")["state"], "ok", "on {}: {}", results.kernel, source("ethtool"));
-        for name in ["congestion", "hwmon"] {
+        for name in ["congestion", "devlink", "hwmon"] {
             assert_eq!(source(name)["state"], "off", "on {}: {}", results.kernel, source(name));
             assert!(source(name)["missing"][0]["reason"].is_string(), "on {}: {}", results.kernel, source(name));
         }
-        let devlink = if results.path("netdevsim.absent").exists() { "off" } else { "ok" };
-        assert_eq!(source("devlink")["state"], devlink, "on {}: {}", results.kernel, source("devlink"));
     });
 }

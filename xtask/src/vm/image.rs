@@ -40,7 +40,7 @@ const MODULES: &[&str] = &[
     "arch/x86/crypto", "block", "crypto", "drivers/acpi", "drivers/block/virtio_blk.ko", "drivers/char/hw_random",
     "drivers/char/virtio_console.ko", "drivers/dca", "drivers/i2c/algos", "drivers/infiniband", "drivers/net/bonding",
     "drivers/net/dummy.ko", "drivers/net/ethernet/intel", "drivers/net/ethernet/mellanox", "drivers/net/mdio",
-    "drivers/net/mdio.ko", "drivers/net/net_failover.ko", "drivers/net/netdevsim", "drivers/net/phy", "drivers/net/veth.ko",
+    "drivers/net/mdio.ko", "drivers/net/net_failover.ko", "drivers/net/phy", "drivers/net/veth.ko",
     "drivers/net/virtio_net.ko", "drivers/nvme", "drivers/pci", "drivers/pps", "drivers/ptp", "drivers/virtio", "fs/9p",
     "fs/configfs", "fs/ext4", "fs/fscache", "fs/fuse", "fs/jbd2", "fs/mbcache.ko", "fs/netfs", "fs/overlayfs", "lib",
     "net",

@@ -130,11 +130,14 @@ pub(super) mod tests {
 
     use super::*;
 
+    /// Names and values, or an errno.
+    type Answer = Result<Vec<(Vec<u8>, u64)>, i32>;
+
     /// A driver of a test: what it has is what the closure says at each question.
     #[derive(Default)]
     pub(in super::super) struct Fake {
         /// Answers by network device.
-        pub(in super::super) drivers: Vec<(&'static str, Result<Vec<(Vec<u8>, u64)>, i32>)>,
+        pub(in super::super) drivers: Vec<(&'static str, Answer)>,
         /// Counters appear by this many between names and values.
         pub(in super::super) grows: usize,
         pub(in super::super) asked: Arc<Mutex<Vec<String>>>,
