@@ -2,6 +2,7 @@
 
 mod doctor;
 mod recordings;
+mod sources;
 
 use end_to_end::vm::on_each_kernel;
 use serde_json::json;
