@@ -19,6 +19,9 @@ mod phy;
 mod phy_symbol;
 mod phy_trend;
 mod qp;
+mod qp_rnr;
+mod qp_software;
+mod qp_stuck;
 mod root;
 mod settings;
 mod span;
@@ -86,7 +89,10 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &loopback::High,
         &nic::Composite,
         &qp::RetryExceeded,
+        &qp_rnr::Rnr,
+        &qp_software::SoftwareError,
         &qp::ErrorState,
+        &qp_stuck::Stuck,
         &counter::Saturated,
     ]
 }
