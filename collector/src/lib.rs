@@ -14,6 +14,7 @@ pub mod engine;
 pub mod feed;
 pub mod finding;
 pub mod import;
+pub mod incident;
 pub mod inventory;
 pub mod live;
 pub mod node;

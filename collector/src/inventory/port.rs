@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{CounterSet, DeviceId};
+use super::{CounterSet, DeviceId, Posting};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
 use crate::timeline::{Events, Growth, Ring, Series};
@@ -162,6 +162,8 @@ pub struct PortRecord {
     pub loopbacks: Arc<Events<LoopbackSample>>,
     /// Congestion control parameters.
     pub congestion: Option<Arc<CongestionRecord>>,
+    /// What its QPs posted, by window.
+    pub posting: Posting,
     /// QPs on the port now.
     pub qps: u32,
     pub(crate) traced_bytes: u64,
@@ -221,6 +223,7 @@ impl PortRecord {
             traced: Ring::default(),
             loopbacks: Arc::new(Events::new(MAX_LOOPBACKS)),
             congestion: None,
+            posting: Posting::default(),
             qps: 0,
             traced_bytes: 0,
             groups: Arc::default(),
@@ -427,6 +430,7 @@ impl PortRecord {
             });
             self.rates.entry(meaning).or_default().push(value);
         }
+        self.posting.close_window(now, tracing);
         let traced = std::mem::take(&mut self.traced_bytes);
         if tracing || !self.traced.is_empty() {
             self.traced.push(tracing.then(|| traced as f64 / window_s));
