@@ -31,6 +31,11 @@ const BENCHES: &[Bench] = &[
         measures: "bytes per idle QP at 261,632 QPs (target 256), one snapshot, one sweep with all QPs busy",
         package: "collector",
     },
+    Bench {
+        name: "packets",
+        measures: "CPU of the packet source for each packet, and what the sender pays for the copies (loopback device)",
+        package: "collector",
+    },
 ];
 
 /// Arguments of `cargo xtask bench`.
