@@ -37,7 +37,6 @@ struct Labelled {
     counts: Counts,
     packets: u64,
     ce: u64,
-    bytes: u64,
     active: Option<bool>,
 }
 
@@ -293,7 +292,7 @@ impl LabelledPort {
         let counts = seen.truth.counts().next().map(|(_, counts)| counts).unwrap_or_default();
         let before = std::mem::replace(
             &mut self.labelled,
-            Labelled { counts, packets: seen.packets, ce: seen.ce, bytes: seen.bytes, active: None },
+            Labelled { counts, packets: seen.packets, ce: seen.ce, active: None },
         );
         let premature = counts.premature_marks - before.counts.premature_marks;
         let marks = premature + counts.true_marks - before.counts.true_marks;
