@@ -6,6 +6,7 @@
 
 mod clock;
 mod counter;
+mod ecn;
 mod fall;
 mod health;
 mod link;
@@ -72,6 +73,17 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &health::Health,
         &qp::RetryExceeded,
         &qp::ErrorState,
+        &ecn::Missed,
+        &ecn::NotEct,
+        &ecn::Premature,
+        &ecn::WrongClass,
+        &ecn::NoCnp,
+        &ecn::CnpIgnored,
+        &ecn::CnpWithoutCe,
+        &ecn::CnpLost,
+        &ecn::HostMarking,
+        &ecn::RailAsymmetry,
+        &ecn::Inversion,
         &counter::Saturated,
     ]
 }

@@ -2,12 +2,14 @@
 //! same seed. `demo` shows it, tests feed on it.
 //!
 //! [`node`] is what there is, [`traffic`] moves it on by a second, [`emission`] says what its sources would observe,
-//! [`fault`] what can happen to it, [`scenario`] what does. The traffic is drawn from simple distributions; a model of
-//! queues and congestion control is not part of it yet.
+//! [`fault`] what can happen to it, [`scenario`] what does. The traffic is drawn from simple distributions; [`packet`] is
+//! a model by itself, of one queue and its senders' congestion control.
 
 mod emission;
 mod fault;
+pub mod labelled;
 mod node;
+pub mod packet;
 mod random;
 mod scenario;
 #[cfg(test)]

@@ -1,0 +1,159 @@
+//! The figures of a run.
+
+use super::params::Params;
+use super::simulation::{Ecn, Message, Observer, Packet, run};
+use super::truth::{Counts, Truth};
+use super::{PS_PER_NS, Picos};
+
+/// Width of a class of the queue's histogram, bytes.
+const CLASS_BYTES: u64 = 1_000;
+/// Classes; longer queues are in the last one.
+const CLASSES: usize = 100_000;
+
+/// What a run came to, the warm-up left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    /// Share of the time the bottleneck was sending, 0–1.
+    pub utilisation: f64,
+    /// Packets that arrived.
+    pub packets: u64,
+    /// Marks / packets that could be marked; `None` if none could.
+    pub mark_rate: Option<f64>,
+    /// 99th percentile of the queue that packets found, bytes, to 1000 bytes; `None` without a packet.
+    pub queue_p99_bytes: Option<u64>,
+    /// Share of the time the senders were silent because PFC asked them to, 0–1; `None` without PFC.
+    pub pause_share: Option<f64>,
+    /// K* in bytes.
+    pub k_star_bytes: u64,
+    /// Each L with what it makes of the marks.
+    pub truth: Vec<(f64, Counts)>,
+    /// Median and 99th percentile of the completion time of the senders' messages, ns; `None` without one.
+    pub message_ns: Option<(u64, u64)>,
+}
+
+impl Figures {
+    /// What this L makes of the marks, if it was among those asked for.
+    #[must_use]
+    pub fn at(&self, l: f64) -> Option<Counts> {
+        self.truth.iter().find(|(given, _)| (given - l).abs() < 1e-9).map(|(_, counts)| *counts)
+    }
+}
+
+/// An observer that measures.
+#[derive(Debug)]
+pub struct Measure {
+    from: Picos,
+    until: Picos,
+    truth: Truth,
+    /// The queue's histogram.
+    classes: Vec<u32>,
+    packets: u64,
+    ect: u64,
+    marked: u64,
+    /// The bottleneck has been busy up to here.
+    busy_until: Picos,
+    busy: Picos,
+    pfc: bool,
+    silent_since: Option<Picos>,
+    silent: Picos,
+    messages_ns: Vec<u64>,
+}
+
+impl Measure {
+    /// For a run with these parameters and these values of L.
+    #[must_use]
+    pub fn new(params: &Params, l: &[f64]) -> Self {
+        Self {
+            from: params.warm_up_ns * PS_PER_NS,
+            until: params.duration_ns * PS_PER_NS,
+            truth: Truth::new(params.rate_gbps, params.rtt_ns, l),
+            classes: vec![0; CLASSES],
+            packets: 0,
+            ect: 0,
+            marked: 0,
+            busy_until: 0,
+            busy: 0,
+            pfc: params.pfc.is_some(),
+            silent_since: None,
+            silent: 0,
+            messages_ns: Vec::new(),
+        }
+    }
+
+    /// Runs the model and measures it.
+    #[must_use]
+    pub fn of(params: &Params, l: &[f64]) -> Figures {
+        let mut measure = Self::new(params, l);
+        run(params, &mut measure);
+        measure.figures()
+    }
+
+    /// What it came to.
+    #[must_use]
+    pub fn figures(mut self) -> Figures {
+        self.truth.finish();
+        let length = self.until.saturating_sub(self.from).max(1) as f64;
+        if let Some(since) = self.silent_since {
+            self.silent += self.within(self.until) - self.within(since);
+        }
+        self.messages_ns.sort_unstable();
+        let message = |share: usize| self.messages_ns.get(self.messages_ns.len() * share / 100).copied();
+        Figures {
+            utilisation: self.busy as f64 / length,
+            packets: self.packets,
+            mark_rate: (self.ect > 0).then(|| self.marked as f64 / self.ect as f64),
+            queue_p99_bytes: self.queue_percentile(0.99),
+            pause_share: self.pfc.then(|| self.silent as f64 / length),
+            k_star_bytes: self.truth.k_star_bytes(),
+            message_ns: message(50).zip(message(99)),
+            truth: self.truth.counts().collect(),
+        }
+    }
+
+    fn queue_percentile(&self, share: f64) -> Option<u64> {
+        let rank = super::whole(self.packets as f64 * share).max(1);
+        let mut seen = 0;
+        (0..).zip(&self.classes).find_map(|(class, n)| {
+            seen += u64::from(*n);
+            (seen >= rank).then_some(class * CLASS_BYTES)
+        })
+    }
+
+    /// A time, moved into what is measured.
+    fn within(&self, t: Picos) -> Picos {
+        t.clamp(self.from, self.until)
+    }
+}
+
+impl Observer for Measure {
+    fn packet(&mut self, packet: &Packet) {
+        if packet.leaves_ps > self.from {
+            let begins = self.busy_until.max(packet.t_ps);
+            self.busy += self.within(packet.leaves_ps) - self.within(begins);
+        }
+        self.busy_until = packet.leaves_ps;
+        if packet.t_ps < self.from {
+            return;
+        }
+        self.packets += 1;
+        self.ect += u64::from(packet.ecn != Ecn::NotEct);
+        self.marked += u64::from(packet.ecn == Ecn::Ce);
+        let class = usize::try_from(packet.queue_bytes / CLASS_BYTES).unwrap_or(CLASSES);
+        self.classes[class.min(CLASSES - 1)] += 1;
+        self.truth.packet(packet);
+    }
+
+    fn message(&mut self, message: &Message) {
+        if message.start_ps >= self.from && !message.probe {
+            self.messages_ns.push((message.end_ps - message.start_ps) / PS_PER_NS);
+        }
+    }
+
+    fn pause(&mut self, t_ps: Picos, silent: bool) {
+        if silent {
+            self.silent_since = Some(t_ps);
+        } else if let Some(since) = self.silent_since.take() {
+            self.silent += self.within(t_ps) - self.within(since);
+        }
+    }
+}
