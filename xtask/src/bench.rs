@@ -36,6 +36,11 @@ const BENCHES: &[Bench] = &[
         measures: "packets of the queue model a second, bare and as `whatif` measures them (target 10 M/s)",
         package: "collector",
     },
+    Bench {
+        name: "packets",
+        measures: "CPU of the packet source for each packet, and what the sender pays for the copies (loopback device)",
+        package: "collector",
+    },
 ];
 
 /// Arguments of `cargo xtask bench`.

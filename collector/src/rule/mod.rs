@@ -6,6 +6,7 @@
 
 mod clock;
 mod counter;
+mod ecn;
 mod fall;
 mod health;
 mod health_signs;
@@ -95,6 +96,17 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &qp_software::SoftwareError,
         &qp::ErrorState,
         &qp_stuck::Stuck,
+        &ecn::Missed,
+        &ecn::NotEct,
+        &ecn::Premature,
+        &ecn::WrongClass,
+        &ecn::NoCnp,
+        &ecn::CnpIgnored,
+        &ecn::CnpWithoutCe,
+        &ecn::CnpLost,
+        &ecn::HostMarking,
+        &ecn::RailAsymmetry,
+        &ecn::Inversion,
         &counter::Saturated,
     ]
 }

@@ -7,6 +7,7 @@
 
 mod emission;
 mod fault;
+pub mod labelled;
 mod node;
 pub mod packet;
 mod random;
