@@ -5,6 +5,9 @@
 //! its queue would count. Traffic is taken to be symmetric, as in a collective: the port sends as much as it receives, to
 //! queues like its own, so it handles as many CNPs as it sends and is paused as often as its senders are.
 //!
+//! A packet is a step of the model, and a second at 400 Gb/s has twelve millions of them. So a fast trace is thinned: each
+//! simulated millisecond stands for several, and its counts are multiplied.
+//!
 //! - [`scene`]: what a class of traces is made of, drawn by seed
 //! - [`port`]: one port behind one queue, and what it counts
 //!

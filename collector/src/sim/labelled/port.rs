@@ -28,6 +28,8 @@ pub(super) struct LabelledPort {
     on: bool,
     /// The job's phase: it is silent.
     silent: bool,
+    /// The trace's time.
+    at: Nanos,
     labelled: Labelled,
 }
 
@@ -111,9 +113,9 @@ impl Observer for Seen {
 }
 
 impl Seen {
-    fn pause_us(&self, t: Nanos) -> u64 {
-        let now = t * PS_PER_NS;
-        (self.silent_ps + self.silent_since.map_or(0, |since| now.saturating_sub(since))) / 1_000_000
+    fn pause_us(&self, t: Nanos, scene: &Scene) -> u64 {
+        let now = t * PS_PER_NS / scene.thin;
+        (self.silent_ps + self.silent_since.map_or(0, |since| now.saturating_sub(since))) * scene.thin / 1_000_000
     }
 }
 
@@ -140,6 +142,7 @@ impl LabelledPort {
             },
             on: false,
             silent: false,
+            at: 0,
             labelled: Labelled::default(),
         }
     }
@@ -167,7 +170,8 @@ impl LabelledPort {
 
     /// Moves the queue on to `t`.
     pub(super) fn advance(&mut self, t: Nanos, scene: &Scene) {
-        let mut at = self.simulation.now() / PS_PER_NS;
+        let mut at = self.at;
+        self.at = t;
         while at < t {
             let mut until = t;
             if self.troubled(scene) && !self.on {
@@ -195,7 +199,7 @@ impl LabelledPort {
                 let edge = at - into + if silent { phase.period_ns } else { busy };
                 until = until.min(edge.max(at + 1));
             }
-            self.simulation.advance(until * PS_PER_NS, &mut self.seen);
+            self.simulation.advance(until * PS_PER_NS / scene.thin, &mut self.seen);
             at = until;
         }
     }
@@ -203,17 +207,18 @@ impl LabelledPort {
     /// What the node's sources observe at `t`.
     pub(super) fn emit(&self, t: Nanos, scene: &Scene, per_qp: bool, emit: &mut Emit<'_>) {
         let seen = &self.seen;
-        let pause_us = seen.pause_us(t);
+        let n = scene.thin;
+        let pause_us = seen.pause_us(t, scene);
         // A tick of xmit_wait is taken to be 10 ns here; the rules must not care.
         let wait = pause_us * 100;
         self.counters(
             t,
             CounterSource::Counters,
             &[
-                ("port_rcv_data", seen.bytes / 4),
-                ("port_rcv_packets", seen.packets),
-                ("port_xmit_data", seen.bytes / 4),
-                ("port_xmit_packets", seen.packets),
+                ("port_rcv_data", seen.bytes / 4 * n),
+                ("port_rcv_packets", seen.packets * n),
+                ("port_xmit_data", seen.bytes / 4 * n),
+                ("port_xmit_packets", seen.packets * n),
                 ("port_xmit_wait", wait),
             ],
             emit,
@@ -222,10 +227,10 @@ impl LabelledPort {
             t,
             CounterSource::HwCounters,
             &[
-                ("np_ecn_marked_roce_packets", seen.ce),
-                ("np_cnp_sent", seen.cnp_sent),
-                ("rp_cnp_handled", seen.cnp_handled),
-                ("rp_cnp_ignored", seen.cnp_ignored),
+                ("np_ecn_marked_roce_packets", seen.ce * n),
+                ("np_cnp_sent", seen.cnp_sent * n),
+                ("rp_cnp_handled", seen.cnp_handled * n),
+                ("rp_cnp_ignored", seen.cnp_ignored * n),
                 ("out_of_sequence", 0),
                 ("packet_seq_err", 0),
                 ("roce_slow_restart_cnps", 0),
@@ -234,16 +239,16 @@ impl LabelledPort {
         );
         if t / LABEL_NS > t.saturating_sub(scene.period_ns) / LABEL_NS || t == 0 {
             let ethtool = [
-                ("rx_prio3_bytes", seen.bytes),
-                ("tx_prio3_bytes", seen.bytes),
+                ("rx_prio3_bytes", seen.bytes * n),
+                ("tx_prio3_bytes", seen.bytes * n),
                 ("rx_prio3_pause_duration", pause_us),
                 ("tx_prio3_pause_duration", 0),
             ];
             self.counters(t, CounterSource::Ethtool, &ethtool, emit);
         }
         if per_qp {
-            self.qp(t, SMALL_QPN, "SEND", &seen.small, emit);
-            self.qp(t, SMALL_QPN + 1, "RDMA_READ", &seen.large, emit);
+            self.qp(t, SMALL_QPN, "SEND", &seen.small, n, emit);
+            self.qp(t, SMALL_QPN + 1, "RDMA_READ", &seen.large, n, emit);
         }
     }
 
@@ -264,23 +269,23 @@ impl LabelledPort {
         emit(&Observation { t, body: Body::Counters(body) });
     }
 
-    fn qp(&self, t: Nanos, qpn: u32, opcode: &'static str, numbers: &Numbers, emit: &mut Emit<'_>) {
+    fn qp(&self, t: Nanos, qpn: u32, opcode: &'static str, numbers: &Numbers, times: u64, emit: &mut Emit<'_>) {
         if numbers.n == 0 {
             return;
         }
         let mut opcodes = Pairs::with_capacity(1);
-        opcodes.push(opcode, numbers.n);
+        opcodes.push(opcode, numbers.n * times);
         let body = QpStats {
             device: self.device.as_str().into(),
             qpn,
-            posts: numbers.n,
-            wrs: numbers.n,
-            bytes: numbers.bytes,
-            signaled: Some(numbers.n),
-            size_log2: Some(Histogram(numbers.sizes.clone())),
+            posts: numbers.n * times,
+            wrs: numbers.n * times,
+            bytes: numbers.bytes * times,
+            signaled: Some(numbers.n * times),
+            size_log2: Some(scaled(&numbers.sizes, times)),
             opcodes,
-            completions: Some(numbers.n),
-            latency_log2_ns: Some(Histogram(numbers.latency.clone())),
+            completions: Some(numbers.n * times),
+            latency_log2_ns: Some(scaled(&numbers.latency, times)),
             ..QpStats::default()
         };
         emit(&Observation { t, body: Body::QpStats(body) });
@@ -297,7 +302,8 @@ impl LabelledPort {
         let premature = counts.premature_marks - before.counts.premature_marks;
         let marks = premature + counts.true_marks - before.counts.true_marks;
         let m = (seen.ce - before.ce) as f64 / (seen.packets - before.packets).max(1) as f64;
-        let congested = (counts.congested_ps - before.counts.congested_ps) as f64 / (LABEL_NS * PS_PER_NS) as f64;
+        let label_ps = (LABEL_NS * PS_PER_NS / scene.thin) as f64;
+        let congested = (counts.congested_ps - before.counts.congested_ps) as f64 / label_ps;
         let Some(rule) = scene.class.rule else { return };
         let on = self.troubled(scene) && self.on;
         let active = match rule {
@@ -312,6 +318,10 @@ impl LabelledPort {
         }
         self.labelled.active = Some(active);
     }
+}
+
+fn scaled(counts: &[u64], times: u64) -> Histogram {
+    Histogram(counts.iter().map(|n| n * times).collect())
 }
 
 fn share(ns: Nanos, of: f64) -> Nanos {

@@ -24,6 +24,9 @@ pub(super) struct Scene {
     pub(super) period_ns: Nanos,
     /// The `cc_algorithm` the node tells.
     pub(super) cc_algorithm: Option<&'static str>,
+    /// Each simulated stretch of time stands for so many: the queue's time is the trace's divided by this, and what it
+    /// counted is multiplied by it.
+    pub(super) thin: u64,
     /// The job's own rhythm: sends for the first part of this period and is silent for the rest; `None` sends always.
     pub(super) phase: Option<Phase>,
 }
@@ -36,6 +39,9 @@ pub(super) struct Phase {
     /// Share of it in which it sends, 0–1.
     pub(super) duty: f64,
 }
+
+/// Packets a trace may cost: a packet is a step of the model.
+const PACKETS: f64 = 4e6;
 
 /// One of several.
 fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
@@ -90,9 +96,11 @@ impl Scene {
                 one(&mut random, &[10_000_000, 50_000_000, 100_000_000, 250_000_000, 1_000_000_000])
             }),
             cc_algorithm: None,
+            thin: 1,
             phase: None,
         };
         scene.cast(&mut random, bdp, options.duration_ns);
+        scene.thin = scene.thinning(options.duration_ns);
         scene
     }
 
@@ -179,6 +187,12 @@ impl Scene {
                 self.params.pfc = (random.unit() < 0.5).then_some(pfc);
             }
         }
+    }
+
+    /// So much that a trace at line rate is about [`PACKETS`] for each rail, and no more than 50.
+    fn thinning(&self, duration_ns: Nanos) -> u64 {
+        let packets = self.params.rate_gbps / 8.0 * duration_ns as f64 / f64::from(self.params.packet_bytes);
+        bytes(packets * f64::from(self.rails) / PACKETS).clamp(1, 50)
     }
 
     /// What was drawn, in one line.
