@@ -31,6 +31,11 @@ const BENCHES: &[Bench] = &[
         measures: "bytes per idle QP at 261,632 QPs (target 256), one snapshot, one sweep with all QPs busy",
         package: "collector",
     },
+    Bench {
+        name: "sim",
+        measures: "simulated seconds a second (target 1000), and the window model against the packet model",
+        package: "collector",
+    },
 ];
 
 /// Arguments of `cargo xtask bench`.

@@ -11,7 +11,7 @@ const SMALL: Size = Size { qps_per_port: 4 };
 
 fn judge(simulator: &mut Simulator, seconds: u64) -> (Engine, Vec<Arc<Finding>>) {
     let mut engine = Engine::new(simulator.header(), Settings::default());
-    simulator.advance(seconds * TICK_NS, &mut |observation| engine.take(observation));
+    simulator.advance(seconds * SECOND_NS, &mut |observation| engine.take(observation));
     engine.finish();
     let changes = engine.drain();
     (engine, changes)
@@ -51,10 +51,10 @@ fn a_healthy_node_of_full_size_raises_nothing_whatever_the_seed() {
 #[test]
 fn every_scenario_is_the_same_for_the_same_seed_however_it_is_advanced() {
     for info in scenarios() {
-        let whole = lines(info.name, 7, &[45 * TICK_NS]);
-        let steps: Vec<u64> = (0..=450).map(|i| i * TICK_NS / 10).collect();
+        let whole = lines(info.name, 7, &[45 * SECOND_NS]);
+        let steps: Vec<u64> = (0..=450).map(|i| i * SECOND_NS / 10).collect();
         assert!(whole == lines(info.name, 7, &steps), "{}", info.name);
-        assert!(whole != lines(info.name, 8, &[45 * TICK_NS]), "{}", info.name);
+        assert!(whole != lines(info.name, 8, &[45 * SECOND_NS]), "{}", info.name);
     }
     assert!(Simulator::new("no such scenario", 1).is_none());
 }
@@ -63,11 +63,11 @@ fn every_scenario_is_the_same_for_the_same_seed_however_it_is_advanced() {
 fn observations_never_go_back_in_time() {
     let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap().starting_at(5_000, 9);
     let mut last = 5_000;
-    simulator.advance(5_000 + 60 * TICK_NS, &mut |observation| {
+    simulator.advance(5_000 + 60 * SECOND_NS, &mut |observation| {
         assert!(observation.t >= last);
         last = observation.t;
     });
-    assert_eq!(last, 5_000 + 60 * TICK_NS);
+    assert_eq!(last, 5_000 + 60 * SECOND_NS);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_recording_of_the_simulation_gives_the_same_findings() {
     let header = simulator.header();
     let mut live = Engine::new(header.clone(), Settings::default());
     let mut writer = Writer::new(Vec::new(), true, &header).unwrap();
-    simulator.advance(60 * TICK_NS, &mut |observation| {
+    simulator.advance(60 * SECOND_NS, &mut |observation| {
         live.take(observation);
         writer.write(observation).unwrap();
     });
@@ -122,13 +122,13 @@ fn a_recording_of_the_simulation_gives_the_same_findings() {
 #[test]
 fn as_a_source_it_follows_the_clock_it_is_polled_with() {
     let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap();
-    let start = 1_000 * TICK_NS;
+    let start = 1_000 * SECOND_NS;
     assert_eq!(simulator.due(), 0);
     let mut times = Vec::new();
     simulator.poll(start, &mut |observation| times.push(observation.t));
     assert!(times.iter().all(|t| *t == start) && !times.is_empty());
-    assert_eq!(simulator.due(), start + TICK_NS);
-    simulator.poll(start + 8 * TICK_NS, &mut |_| {});
+    assert_eq!(simulator.due(), start + SECOND_NS);
+    simulator.poll(start + 8 * SECOND_NS, &mut |_| {});
     // The first PCIe error comes between two polls.
     assert_eq!(simulator.due(), start + 8_300_000_000);
 }
@@ -137,7 +137,7 @@ fn as_a_source_it_follows_the_clock_it_is_polled_with() {
 fn the_truth_names_what_the_script_does() {
     let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap();
     let mut truths = Vec::new();
-    simulator.advance(60 * TICK_NS, &mut |observation| {
+    simulator.advance(60 * SECOND_NS, &mut |observation| {
         if let Body::Truth(truth) = &observation.body {
             truths.push((observation.t, truth.device.to_string(), truth.class.to_string()));
         }
