@@ -8,12 +8,22 @@ mod clock;
 mod counter;
 mod fall;
 mod health;
+mod health_signs;
+mod lanes;
 mod link;
+mod loopback;
 mod nic;
 mod pcie;
 mod pcie_link;
+mod phy;
+mod phy_symbol;
+mod phy_trend;
+mod predicts;
 mod qp;
+mod root;
 mod settings;
+mod span;
+mod stuck;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +31,7 @@ use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, World};
 use crate::observation::Nanos;
 
+pub use predicts::predicts_failure;
 pub use settings::Settings;
 
 /// What makes the engine ask a rule, besides the end of every window.
@@ -68,8 +79,14 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &pcie::AerStorm,
         &pcie::AerFatal,
         &pcie_link::Downgrade,
-        &nic::Composite,
+        &stuck::Stuck,
         &health::Health,
+        &phy::PostFec,
+        &phy::Crc,
+        &phy_trend::PreFecTrend,
+        &phy_symbol::Symbol,
+        &loopback::High,
+        &nic::Composite,
         &qp::RetryExceeded,
         &qp::ErrorState,
         &counter::Saturated,

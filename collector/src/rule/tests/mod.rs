@@ -2,9 +2,11 @@
 //! back from a recording of it, and both must say the same.
 
 mod counter;
+mod health;
 mod link;
 mod nic;
 mod pcie;
+mod phy;
 mod qp;
 
 use std::sync::Arc;

@@ -209,7 +209,7 @@ fn pause_keeps_the_queue_below_what_arrives_while_it_travels() {
 #[test]
 fn a_small_message_waits_for_the_queue_in_front_of_it() {
     let probe = Some(Probe { bytes: 300, gap_ns: 20_000 });
-    let calm = seen(|params| {
+    let idle = seen(|params| {
         params.workload = Workload::Paced { load: 0.1, message_bytes: 256_000 };
         params.probe = probe;
     });
@@ -219,8 +219,8 @@ fn a_small_message_waits_for_the_queue_in_front_of_it() {
     });
     let (least, most) =
         (|seen: &Seen| seen.probes_ns.iter().min().copied(), |seen: &Seen| seen.probes_ns.iter().max().copied());
-    assert_eq!(least(&calm), Some(8_006), "300 bytes take 6 ns");
-    assert!(most(&calm) < Some(9_000) && most(&busy) > Some(16_000), "{:?} {:?}", most(&calm), most(&busy));
+    assert_eq!(least(&idle), Some(8_006), "300 bytes take 6 ns");
+    assert!(most(&idle) < Some(9_000) && most(&busy) > Some(16_000), "{:?} {:?}", most(&idle), most(&busy));
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn k_star_is_68_kilobytes_at_400_gbps_and_8_microseconds() {
 }
 
 /// A packet of 1000 bytes that finds a queue.
-fn found(t_ns: u64, queue_bytes: u64, ce: bool) -> Packet {
-    let t_ps = t_ns * PS_PER_NS;
+fn found(at_ns: u64, queue_bytes: u64, ce: bool) -> Packet {
+    let t_ps = at_ns * PS_PER_NS;
     let ecn = if ce { Ecn::Ce } else { Ecn::Ect };
     Packet { t_ps, leaves_ps: t_ps, flow: 0, bytes: 1_000, queue_bytes, ecn }
 }

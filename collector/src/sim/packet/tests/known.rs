@@ -137,7 +137,7 @@ fn percent(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
-    let digits = (1 - i32::try_from(value.log10().floor() as i64).unwrap()).clamp(0, 5);
+    let digits = (0..5).find(|digits| value * 10.0_f64.powi(*digits) >= 10.0).unwrap_or(5);
     format!("{value:.*}", usize::try_from(digits).unwrap())
 }
 
