@@ -17,16 +17,20 @@ fn main() {
         print!("{}", table_text());
         return;
     }
-    for (what, qps_per_port, period_ns) in
-        [("1 s, 64 QPs/port", 64, 1_000_000_000), ("1 s, 8 QPs/port", 8, 1_000_000_000), ("100 ms, 8 QPs/port", 8, 100_000_000)]
-    {
+    for (what, qps_per_port, period_ns) in [
+        ("1 s, 64 QPs/port", 64, 1_000_000_000),
+        ("1 s, 8 QPs/port", 8, 1_000_000_000),
+        ("100 ms, 8 QPs/port", 8, 100_000_000),
+    ] {
         let best = (0..3).map(|_| speed(qps_per_port, period_ns)).fold(0.0, f64::max);
         println!("eight ports, {what:20} {best:>8.0} x real time (target 1000 at 1 s)");
     }
     let all = residuals(COMPARISONS, 4_711);
     println!("window model against packet model at {COMPARISONS} conditions that are not in the table:");
     quantiles("utilisation, difference", &all, |r| Some((r.table.utilisation - r.packets.utilisation).abs()));
-    quantiles("mark share, factor (where above 1e-4)", &all, |r| factor(r.table.mark_share, r.packets.mark_share, 1e-4));
+    quantiles("mark share, factor (where above 1e-4)", &all, |r| {
+        factor(r.table.mark_share, r.packets.mark_share, 1e-4)
+    });
     quantiles("CNPs per mark, difference", &all, |r| {
         (r.packets.mark_share > 1e-4).then_some((r.table.cnp_per_mark - r.packets.cnp_per_mark).abs())
     });

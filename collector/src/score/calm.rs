@@ -20,7 +20,8 @@ pub(super) fn judge(seed: u64, hours: u64, settings: &Settings) -> Option<Calm> 
     for (at, told) in seen.told.iter().enumerate() {
         for finding in told.iter().filter(|finding| !finding.consequence) {
             calm.alarms.entry((finding.rule, finding.severity.name())).or_default()[at] += 1;
-            let sentence = || format!("node {seed} at {} s, {MODEL}: {}", finding.raised / 1_000_000_000, finding.sentence);
+            let sentence =
+                || format!("node {seed} at {} s, {MODEL}: {}", finding.raised / 1_000_000_000, finding.sentence);
             calm.sentences.entry(finding.rule).or_insert_with(sentence);
         }
     }

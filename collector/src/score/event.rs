@@ -40,7 +40,11 @@ fn count(info: &FaultInfo, seen: &Seen) -> Case {
             let Some(rule) = crate::rule::find(class) else { continue };
             let same: Vec<&Trouble> =
                 seen.troubles.iter().filter(|other| other.class == class && other.from == trouble.from).collect();
-            let found = told.iter().filter(|t| t.rule == class && same.iter().any(|trouble| meets(t, trouble))).map(|t| t.raised).min();
+            let found = told
+                .iter()
+                .filter(|t| t.rule == class && same.iter().any(|trouble| meets(t, trouble)))
+                .map(|t| t.raised)
+                .min();
             let tally = &mut case.rules.entry(rule.id()).or_default()[at];
             tally.there += 1;
             if let Some(raised) = found {
@@ -63,7 +67,9 @@ fn count(info: &FaultInfo, seen: &Seen) -> Case {
 
 /// The finding was up at some time of the trouble, or came right after it.
 fn meets(finding: &Told, trouble: &Trouble) -> bool {
-    of_device(finding, trouble) && finding.cleared > trouble.from && finding.raised <= trouble.to.saturating_add(AFTER_NS)
+    of_device(finding, trouble)
+        && finding.cleared > trouble.from
+        && finding.raised <= trouble.to.saturating_add(AFTER_NS)
 }
 
 fn of_device(finding: &Told, trouble: &Trouble) -> bool {

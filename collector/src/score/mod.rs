@@ -92,8 +92,12 @@ pub fn run(plan: &Plan, settings: &Settings, told: &(dyn Fn(usize, usize) + Sync
                     work.get(at).map(|work| (at, *work))
                 } {
                     let result = match work {
-                        Work::Fault(name, seed) => event::judge(name, seed, settings).map(|case| Done::Case(Box::new(case))),
-                        Work::Class(name, seed) => window::judge(name, seed, settings).map(|case| Done::Case(Box::new(case))),
+                        Work::Fault(name, seed) => {
+                            event::judge(name, seed, settings).map(|case| Done::Case(Box::new(case)))
+                        }
+                        Work::Class(name, seed) => {
+                            window::judge(name, seed, settings).map(|case| Done::Case(Box::new(case)))
+                        }
                         Work::Calm(seed, hours) => calm::judge(seed, hours, settings).map(Done::Calm),
                     };
                     if let Some(result) = result {
@@ -111,10 +115,12 @@ pub fn run(plan: &Plan, settings: &Settings, told: &(dyn Fn(usize, usize) + Sync
     for (_, result) in done {
         match result {
             Done::Calm(calm) => accuracy.calm.add(&calm),
-            Done::Case(case) => match accuracy.cases.iter_mut().find(|have| have.name == case.name && have.model == case.model) {
-                Some(have) => have.add(*case),
-                None => accuracy.cases.push(*case),
-            },
+            Done::Case(case) => {
+                match accuracy.cases.iter_mut().find(|have| have.name == case.name && have.model == case.model) {
+                    Some(have) => have.add(*case),
+                    None => accuracy.cases.push(*case),
+                }
+            }
         }
     }
     accuracy

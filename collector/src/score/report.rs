@@ -235,7 +235,11 @@ fn grades(out: &mut String, accuracy: &Accuracy) {
         for (tally, sees) in tallies.iter().zip(["QPs", "counters"]) {
             let cell = |at: usize, grade| {
                 let (right, wrong) = tally.by_grade[at];
-                if right + wrong == 0 { "–".to_owned() } else { format!("{} ({})", share(tally.precision_at(grade)), right + wrong) }
+                if right + wrong == 0 {
+                    "–".to_owned()
+                } else {
+                    format!("{} ({})", share(tally.precision_at(grade)), right + wrong)
+                }
             };
             if tally.right + tally.wrong > 0 {
                 let (a, b, c) = (cell(0, Grade::Suspected), cell(1, Grade::Probable), cell(2, Grade::Confirmed));
@@ -252,7 +256,8 @@ fn cases(out: &mut String, accuracy: &Accuracy) {
          | trace | model | traces | recall | wrong findings |\n|---|---|---|---|---|\n",
     );
     for case in &accuracy.cases {
-        let _ = writeln!(out, "| {} | {} | {} | {} | {} |", case.name, case.model, case.traces, found(case), wrong(case));
+        let _ =
+            writeln!(out, "| {} | {} | {} | {} | {} |", case.name, case.model, case.traces, found(case), wrong(case));
     }
     out.push('\n');
 }

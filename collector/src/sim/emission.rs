@@ -249,9 +249,11 @@ impl SimQp {
         opcodes.push("RDMA_WRITE", stats.wrs - stats.sends);
         opcodes.push("SEND", stats.sends);
         let mut errors = Pairs::default();
-        for (name, n) in
-            [("RETRY_EXC_ERR", stats.retry_exceeded), ("RNR_RETRY_EXC_ERR", stats.rnr_exceeded), ("WR_FLUSH_ERR", stats.flushed)]
-        {
+        for (name, n) in [
+            ("RETRY_EXC_ERR", stats.retry_exceeded),
+            ("RNR_RETRY_EXC_ERR", stats.rnr_exceeded),
+            ("WR_FLUSH_ERR", stats.flushed),
+        ] {
             if n > 0 {
                 errors.push(name, u64::from(n));
             }

@@ -71,7 +71,8 @@ impl Job {
             JobKind::SmallMessages => Pattern { load: 0.1, burst_bytes: 16e3, communicating: 1.0, ..Pattern::STEADY },
             JobKind::Training | JobKind::Mixed => Pattern::draw(&mut random),
         };
-        let mut job = Self { kind, pattern, phase: Phase::Training, until_s: f64::MAX, step_at_s: 0.0, rounds: 3, random };
+        let mut job =
+            Self { kind, pattern, phase: Phase::Training, until_s: f64::MAX, step_at_s: 0.0, rounds: 3, random };
         if kind == JobKind::Mixed {
             job.until_s = job.random.between(120.0, 1_800.0);
         }

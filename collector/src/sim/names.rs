@@ -109,8 +109,14 @@ pub(super) const ETHTOOL: &[&str] = &[
 ];
 
 /// `devlink health` of one device.
-pub(super) const DEVLINK: &[&str] =
-    &["fw.state", "fw.error_count", "fw.recover_count", "fw_fatal.state", "fw_fatal.error_count", "fw_fatal.recover_count"];
+pub(super) const DEVLINK: &[&str] = &[
+    "fw.state",
+    "fw.error_count",
+    "fw.recover_count",
+    "fw_fatal.state",
+    "fw_fatal.error_count",
+    "fw_fatal.recover_count",
+];
 
 /// `hwmon` of one device.
 pub(super) const HWMON: &[&str] = &["temp1_input", "temp1_max", "temp1_crit"];

@@ -41,13 +41,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) const TRAINING: Self = Self {
-        qps_per_port: 64,
-        job: JobKind::Steady,
-        shared_uplinks: false,
-        active_qps: 1.0,
-        host_memory: false,
-    };
+    pub(super) const TRAINING: Self =
+        Self { qps_per_port: 64, job: JobKind::Steady, shared_uplinks: false, active_qps: 1.0, host_memory: false };
 }
 
 /// Everything the simulator knows of its node.
@@ -142,7 +137,10 @@ impl Node {
             let (group, slot) = if shape.shared_uplinks { (rail / 4 * 4, rail % 4) } else { (rail, 0) };
             let base = BUSES[group];
             let (root, up) = (format!("0000:{base:02x}:01.0"), format!("0000:{:02x}:00.0", base + 1));
-            let downs = [format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2), format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2 + 1)];
+            let downs = [
+                format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2),
+                format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2 + 1),
+            ];
             let nic = format!("0000:{:02x}:00.0", base + 3 + slot as u32 * 2);
             let gpu = format!("0000:{:02x}:00.0", base + 4 + slot as u32 * 2);
             if slot == 0 {
@@ -175,7 +173,10 @@ impl Node {
         self.functions[function].aer.rx_err = self.random.below(3);
         self.functions[function].aer.corrected = self.functions[function].aer.rx_err;
         let (gid, peers) = if infiniband {
-            (format!("fe80:0000:0000:0000:a088:c203:00ab:{index:02x}10"), "fe80:0000:0000:0000:a088:c203:00cd:".to_owned())
+            (
+                format!("fe80:0000:0000:0000:a088:c203:00ab:{index:02x}10"),
+                "fe80:0000:0000:0000:a088:c203:00cd:".to_owned(),
+            )
         } else {
             let network = format!("0000:0000:0000:0000:0000:ffff:0a64:{index:02x}");
             (format!("{network}11"), network)

@@ -134,7 +134,14 @@ impl SimQp {
     }
 
     /// Bulk transfers: lists of sixteen work requests, and a control message now and then.
-    pub(super) fn bulk(&mut self, bytes: f64, class: usize, large: &Spread, small: &Spread, random: &mut Random) -> Moved {
+    pub(super) fn bulk(
+        &mut self,
+        bytes: f64,
+        class: usize,
+        large: &Spread,
+        small: &Spread,
+        random: &mut Random,
+    ) -> Moved {
         let class = class.clamp(1, SIZES - 1);
         let size = 1u64 << class;
         let full = random.count(bytes / size as f64 * 0.75);

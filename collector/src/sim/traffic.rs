@@ -167,7 +167,8 @@ impl SimPort {
         ethtool.add("rx_prio6_packets", arrived);
         ethtool.add("rx_prio6_bytes", arrived * 74);
         ethtool.add("rx_prio3_marked", random.count(condition.host_marking * packets));
-        let (stalled_rd, stalled_wr) = (random.below(condition.pci_stalled + 1), random.below(condition.pci_stalled + 1));
+        let (stalled_rd, stalled_wr) =
+            (random.below(condition.pci_stalled + 1), random.below(condition.pci_stalled + 1));
         ethtool.set("outbound_pci_stalled_rd", stalled_rd);
         ethtool.set("outbound_pci_stalled_wr", condition.pci_stalled.saturating_sub(stalled_wr / 4));
         if condition.wrong_class {
@@ -211,7 +212,9 @@ impl SimPort {
         ethtool.add("rx_bits_phy", random.count(bits));
         ethtool.add("rx_corrected_bits_phy", corrected);
         ethtool.add("corrected_blocks", corrected / 2);
-        for (lane, name) in (0..).zip(["rx_err_lane_0_phy", "rx_err_lane_1_phy", "rx_err_lane_2_phy", "rx_err_lane_3_phy"]) {
+        for (lane, name) in
+            (0..).zip(["rx_err_lane_0_phy", "rx_err_lane_1_phy", "rx_err_lane_2_phy", "rx_err_lane_3_phy"])
+        {
             let share = match condition.bad_lane {
                 None => 0.25,
                 Some(bad) if bad == lane => 0.94,

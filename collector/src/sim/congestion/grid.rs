@@ -39,9 +39,9 @@ pub(super) const POINTS: usize = TRAFFICS * (CONTROLS.len() * MARKINGS + 1);
 pub(super) fn points() -> impl Iterator<Item = Point> {
     let marked = CONTROLS.iter().flat_map(|control| {
         KMINS.iter().flat_map(move |kmin| {
-            KMAXES.iter().flat_map(move |kmax| {
-                PMAXES.iter().map(move |pmax| (*control, Some((*kmin, kmax.max(*kmin), *pmax))))
-            })
+            KMAXES
+                .iter()
+                .flat_map(move |kmax| PMAXES.iter().map(move |pmax| (*control, Some((*kmin, kmax.max(*kmin), *pmax)))))
         })
     });
     marked.chain([(Control::Off, None)]).flat_map(|(control, marking)| {
@@ -86,8 +86,7 @@ pub(super) fn around(point: &Point, mut take: impl FnMut(usize, f64)) {
         return;
     };
     let control = CONTROLS.iter().position(|control| *control == point.control).unwrap_or(0);
-    let marking =
-        [place(KMINS, kmin, f64::ln), place(KMAXES, kmax.max(kmin), f64::ln), place(PMAXES, pmax, f64::ln)];
+    let marking = [place(KMINS, kmin, f64::ln), place(KMAXES, kmax.max(kmin), f64::ln), place(PMAXES, pmax, f64::ln)];
     let settings = [KMINS.len(), KMAXES.len(), PMAXES.len()];
     corners(&marking, &settings, |setting, share| {
         let base = (control * MARKINGS + setting) * TRAFFICS;
@@ -118,7 +117,9 @@ mod tests {
     fn every_point_of_the_table_is_found_at_its_own_row() {
         for (row, point) in points().enumerate() {
             // Where Kmax was raised to Kmin there is another row with the same setting, or none on the axis.
-            if point.marking.is_some_and(|(_, kmax, _)| !KMAXES.contains(&kmax) || kmax <= 1_024e3 && point.marking.is_some_and(|m| m.0 >= kmax)) {
+            if point.marking.is_some_and(|(_, kmax, _)| {
+                !KMAXES.contains(&kmax) || kmax <= 1_024e3 && point.marking.is_some_and(|m| m.0 >= kmax)
+            }) {
                 continue;
             }
             let mut found = Vec::new();

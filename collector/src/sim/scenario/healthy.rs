@@ -7,7 +7,10 @@ use crate::sim::node::{Node, RAILS, Shape};
 use crate::sim::random::Random;
 
 pub(super) const SCENARIO: Scenario = Scenario {
-    info: ScenarioInfo { name: "healthy", summary: "training jobs, checkpoints and restarts on eight rails, nothing wrong" },
+    info: ScenarioInfo {
+        name: "healthy",
+        summary: "training jobs, checkpoints and restarts on eight rails, nothing wrong",
+    },
     shape: Shape { job: JobKind::Mixed, ..Shape::TRAINING },
     plan,
 };

@@ -17,7 +17,13 @@ pub(super) const FAULT: Fault = Fault {
             Step::truth(noticed, port, "nic.health", true),
             // The driver polls the firmware's heartbeat every two to three seconds and gives up after three misses.
             Step::at_s(noticed, move |node, t, emit| {
-                node.health(t, port, "fw_fatal", "FW fatal reporter: device's health compromised - reached miss count", emit);
+                node.health(
+                    t,
+                    port,
+                    "fw_fatal",
+                    "FW fatal reporter: device's health compromised - reached miss count",
+                    emit,
+                );
             }),
         ];
         if form < 2 {
