@@ -387,6 +387,7 @@ impl Engine {
             if taken.new_names {
                 port.regroup();
             }
+            port.slice(at);
             if let Some(fell) = taken.fell {
                 port.events.push(t, PortEvent::Reset(fell));
             }

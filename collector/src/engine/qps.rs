@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Engine;
-use crate::inventory::{self, By, DeviceId, QpChange, QpErrors, QpFailure};
+use crate::inventory::{self, Before, By, DeviceId, QpChange, QpErrors, QpFailure};
 use crate::observation::{self, Nanos, PortState, QpEvent, QpState};
 
 /// A QP found in the kernel's list this soon after its destroy was seen is on its way out, not back, ns.
@@ -173,6 +173,7 @@ impl Engine {
         if !seen.errors.is_empty() {
             self.qp_errors(t, device, seen);
         }
+        self.latency(t, device, seen);
         let qp = self.world.qps.entry(t, device, seen.qpn);
         // Lower than before: the numbers of a new owner of the QPN.
         let grown = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
@@ -206,6 +207,32 @@ impl Engine {
             let port = Arc::make_mut(&mut self.world.ports[index]);
             port.traced_bytes = port.traced_bytes.saturating_add(moved.unwrap_or(0));
         }
+    }
+
+    /// Adds what a QP's latencies grew by to its port's window.
+    fn latency(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) {
+        if seen.latency_log2_ns.is_none() {
+            return;
+        }
+        let known = self.world.qps.find(device, seen.qpn);
+        let Some(number) = self.port_of_qp(device, known.and_then(|qp| qp.port)) else { return };
+        let index = self.port_index(t, device, number, PortState::Unknown);
+        let Some(qp) = self.world.qps.find(device, seen.qpn) else { return };
+        let detail = qp.detail.as_ref().filter(|_| qp.stats_t.is_some());
+        let before = match detail {
+            Some(detail) if seen.posts >= qp.posts && detail.latency_log2_ns.is_some() => Before {
+                wrs: qp.wrs,
+                bytes: qp.bytes,
+                sizes: detail.size_log2.as_ref(),
+                latency: detail.latency_log2_ns.as_ref(),
+            },
+            // A new owner of the number, or a new QP: all of it is new.
+            Some(_) if seen.posts < qp.posts => Before::default(),
+            None if qp.created && qp.stats_t.is_none() => Before::default(),
+            // The first numbers of a QP that was there before us are of its whole life.
+            _ => return,
+        };
+        Arc::make_mut(&mut self.world.ports[index]).latencies.take(t, &before, seen);
     }
 
     /// Tells the rules of error completions that are new in the statistics of a QP.

@@ -7,11 +7,13 @@
 mod aer_tally;
 mod coverage;
 mod device;
+mod latency;
 mod pcie;
 mod port;
 mod qp;
 mod restate;
 mod sets;
+mod slices;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub use aer_tally::{AerClass, AerCount, AerTally};
 pub use coverage::Coverage;
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};
+pub(crate) use latency::Before;
+pub use latency::{BUCKETS, Baseline, Latencies, LatencyWindow, SizeClass};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{
     CongestionRecord, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput,
@@ -27,6 +31,7 @@ pub use port::{
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::restate;
 pub use sets::CounterSet;
+pub use slices::{Signal, Slice, Slices};
 
 use crate::finding::{Finding, SubjectKey};
 use crate::observation::recording::Header;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{CounterSet, DeviceId};
+use super::{CounterSet, DeviceId, Latencies, Slices};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
 use crate::timeline::{Events, Growth, Ring, Series};
@@ -162,6 +162,10 @@ pub struct PortRecord {
     pub loopbacks: Arc<Events<LoopbackSample>>,
     /// Congestion control parameters.
     pub congestion: Option<Arc<CongestionRecord>>,
+    /// Marks, CNPs, pauses and bytes side by side, at the sources' own period.
+    pub slices: Slices,
+    /// How long operations took, by window and size class.
+    pub latencies: Latencies,
     /// QPs on the port now.
     pub qps: u32,
     pub(crate) traced_bytes: u64,
@@ -221,6 +225,8 @@ impl PortRecord {
             traced: Ring::default(),
             loopbacks: Arc::new(Events::new(MAX_LOOPBACKS)),
             congestion: None,
+            slices: Slices::default(),
+            latencies: Latencies::default(),
             qps: 0,
             traced_bytes: 0,
             groups: Arc::default(),
@@ -313,6 +319,26 @@ impl PortRecord {
             (meaning, groups)
         });
         self.groups = Arc::new(groups.collect());
+        self.follow();
+    }
+
+    /// Lets the slices follow the counters that give each meaning now.
+    fn follow(&mut self) {
+        let mut slices = std::mem::take(&mut self.slices);
+        slices.follow(self.sets.len(), |meaning| {
+            let group = self.group(meaning).or_else(|| self.groups.get(&meaning)?.first())?;
+            let (set, _) = *group.places.first()?;
+            let series = group.places.iter().map(|(_, series)| usize::from(*series)).collect();
+            Some((usize::from(set), group.how?, series))
+        });
+        self.slices = slices;
+    }
+
+    /// A set was read: its growth belongs to a slice.
+    pub(crate) fn slice(&mut self, at: usize) {
+        if let Some(set) = self.sets.get(at) {
+            self.slices.take(at, set);
+        }
     }
 
     /// The group that gives a meaning now: the best rank of which every counter can be read.
@@ -427,6 +453,8 @@ impl PortRecord {
             });
             self.rates.entry(meaning).or_default().push(value);
         }
+        self.follow();
+        self.latencies.close_window(now);
         let traced = std::mem::take(&mut self.traced_bytes);
         if tracing || !self.traced.is_empty() {
             self.traced.push(tracing.then(|| traced as f64 / window_s));

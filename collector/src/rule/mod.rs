@@ -6,6 +6,7 @@
 
 mod clock;
 mod counter;
+mod ecn;
 mod fall;
 mod health;
 mod health_signs;
@@ -89,6 +90,17 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &nic::Composite,
         &qp::RetryExceeded,
         &qp::ErrorState,
+        &ecn::Missed,
+        &ecn::NotEct,
+        &ecn::Premature,
+        &ecn::WrongClass,
+        &ecn::NoCnp,
+        &ecn::CnpIgnored,
+        &ecn::CnpWithoutCe,
+        &ecn::CnpLost,
+        &ecn::HostMarking,
+        &ecn::RailAsymmetry,
+        &ecn::Inversion,
         &counter::Saturated,
     ]
 }

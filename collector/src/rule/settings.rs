@@ -23,7 +23,7 @@ macro_rules! table {
         }
 
         impl $name {
-            fn sample(out: &mut String, table: &str) {
+            pub(in crate::rule) fn sample(out: &mut String, table: &str) {
                 let _ = writeln!(out, "[{table}]");
                 let defaults = Self::default();
                 $(
@@ -36,6 +36,13 @@ macro_rules! table {
         }
     };
 }
+
+mod ecn;
+
+use ecn::{
+    Ecn, EcnCnpIgnored, EcnCnpLost, EcnCnpWithoutCe, EcnHostMarking, EcnInversion, EcnMissed, EcnNoCnp, EcnNotEct,
+    EcnPremature, EcnRailAsymmetry, EcnWrongClass,
+};
 
 /// The tables of all rules that have settings: the struct, its defaults, and the sample.
 macro_rules! tables {
@@ -83,6 +90,18 @@ tables! {
     loopback_high: LoopbackHigh = "loopback.high",
     qp_retry_exceeded: QpRetryExceeded = "qp.retry_exceeded",
     qp_error_state: QpErrorState = "qp.error_state",
+    ecn: Ecn = "ecn.*",
+    ecn_premature: EcnPremature = "ecn.premature",
+    ecn_missed: EcnMissed = "ecn.missed",
+    ecn_not_ect: EcnNotEct = "ecn.not_ect",
+    ecn_wrong_class: EcnWrongClass = "ecn.wrong_class",
+    ecn_no_cnp: EcnNoCnp = "ecn.no_cnp",
+    ecn_cnp_ignored: EcnCnpIgnored = "ecn.cnp_ignored",
+    ecn_cnp_without_ce: EcnCnpWithoutCe = "ecn.cnp_without_ce",
+    ecn_cnp_lost: EcnCnpLost = "ecn.cnp_lost",
+    ecn_host_marking: EcnHostMarking = "ecn.host_marking",
+    ecn_rail_asymmetry: EcnRailAsymmetry = "ecn.rail_asymmetry",
+    ecn_inversion: EcnInversion = "ecn.inversion",
 }
 
 /// Ids that are ids of rules: a misspelt one would leave its rule on without a word.

@@ -3,6 +3,7 @@
 
 use super::tally::Case;
 use super::watch::{Seen, Told, Trouble, Watch};
+use crate::finding::Grade;
 use crate::observation::Nanos;
 use crate::rule::Settings;
 use crate::sim::{FaultInfo, Simulator, Size, faults};
@@ -43,13 +44,13 @@ fn count(info: &FaultInfo, seen: &Seen) -> Case {
             let found = told
                 .iter()
                 .filter(|t| t.rule == class && same.iter().any(|trouble| meets(t, trouble)))
-                .map(|t| t.raised)
-                .min();
+                .min_by_key(|t| t.raised);
             let tally = &mut case.rules.entry(rule.id()).or_default()[at];
             tally.there += 1;
-            if let Some(raised) = found {
+            if let Some(finding) = found {
                 tally.found += 1;
-                tally.delays_s.push(raised.saturating_sub(trouble.from) as f64 / 1e9);
+                tally.found_sure += u64::from(finding.grade >= Grade::Probable);
+                tally.delays_s.push(finding.raised.saturating_sub(trouble.from) as f64 / 1e9);
             }
         }
         for finding in told {

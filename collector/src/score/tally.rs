@@ -11,6 +11,8 @@ pub struct Tally {
     pub there: u64,
     /// Those that were found.
     pub found: u64,
+    /// Those that were found at grade probable or better.
+    pub found_sure: u64,
     /// Findings (or seconds of them) that were right, and that were wrong.
     pub right: u64,
     /// See `right`.
@@ -26,6 +28,19 @@ impl Tally {
     #[must_use]
     pub fn recall(&self) -> Option<f64> {
         (self.there > 0).then(|| self.found as f64 / self.there as f64)
+    }
+
+    /// The same at grade probable or better.
+    #[must_use]
+    pub fn recall_sure(&self) -> Option<f64> {
+        (self.there > 0).then(|| self.found_sure as f64 / self.there as f64)
+    }
+
+    /// Share of what was told at grade probable or better that was right; `None` when nothing was.
+    #[must_use]
+    pub fn precision_sure(&self) -> Option<f64> {
+        let [_, (right, wrong), (sure_right, sure_wrong)] = self.by_grade;
+        share(right + sure_right, wrong + sure_wrong)
     }
 
     /// Share of what was told that was right; `None` when nothing was told.
@@ -67,6 +82,7 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         self.there += other.there;
         self.found += other.found;
+        self.found_sure += other.found_sure;
         self.right += other.right;
         self.wrong += other.wrong;
         for (sum, (right, wrong)) in self.by_grade.iter_mut().zip(other.by_grade) {

@@ -11,7 +11,7 @@ use crate::rule::Settings;
 pub(super) struct Told {
     pub(super) rule: &'static str,
     pub(super) device: Option<String>,
-    id: String,
+    pub(super) id: String,
     /// When the engine said so, ns.
     pub(super) raised: Nanos,
     pub(super) cleared: Nanos,

@@ -9,6 +9,7 @@
 //! - [`congestion`]: what a load does to marks, pauses and latencies
 //! - [`traffic`]: moves it all on by a tick
 //! - [`emission`]: what its sources observe
+//! - [`labelled`]: ECN traces of the packet model alone
 //! - [`fault`]: what can happen to it; [`scenario`]: what does
 
 mod condition;
@@ -17,6 +18,7 @@ mod counters;
 mod emission;
 mod fault;
 mod job;
+pub mod labelled;
 mod names;
 mod node;
 pub mod packet;

@@ -142,6 +142,73 @@ fn the_truth_names_what_the_script_does() {
             truths.push((observation.t, truth.device.to_string(), truth.class.to_string()));
         }
     });
-    let expected = [(20_200_000_000, "pcie_aer"), (40_118_000_000, "link_down")];
+    let expected = [
+        (20_200_000_000, "pcie.aer_storm"),
+        (39_610_000_000, "pcie.aer_fatal"),
+        (40_118_000_000, "link.down"),
+        (40_118_000_000, "nic.composite"),
+        (40_349_000_000, "qp.retry_exceeded"),
+        (40_349_000_000, "qp.error_state"),
+    ];
     assert_eq!(truths, expected.map(|(t, class)| (t, "mlx5_3".to_owned(), class.to_owned())));
+}
+
+#[test]
+fn every_truth_is_the_id_of_a_rule_and_every_fault_has_one() {
+    for fault in faults() {
+        let mut simulator = Simulator::with_fault(fault.name, 3, SMALL).unwrap();
+        let mut truths = 0;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "minutes")]
+        let until = fault.until_s as u64 * SECOND_NS;
+        simulator.advance(until, &mut |observation| {
+            if let Body::Truth(truth) = &observation.body {
+                truths += 1;
+                assert!(crate::rule::find(&truth.class).is_some(), "{}: {}", fault.name, truth.class);
+            }
+        });
+        assert!(truths > 0, "{}", fault.name);
+    }
+}
+
+#[test]
+fn a_fault_is_at_another_place_and_time_for_another_seed() {
+    let first = |seed| {
+        let mut simulator = Simulator::with_fault("dying-optic", seed, SMALL).unwrap();
+        let mut first = None;
+        simulator.advance(600 * SECOND_NS, &mut |observation| {
+            if let Body::Truth(truth) = &observation.body {
+                first.get_or_insert((observation.t, truth.device.to_string()));
+            }
+        });
+        first.unwrap()
+    };
+    assert_eq!(first(1), first(1));
+    assert!((2..8).any(|seed| first(seed).1 != first(1).1));
+    assert!(first(2).0 != first(1).0);
+}
+
+#[test]
+fn faster_polls_read_the_same_counters_more_often_and_the_rest_as_rarely() {
+    let sets = |period_ns| {
+        let mut simulator = Simulator::with_size("healthy", 1, SMALL).unwrap().polling_every(period_ns);
+        let mut counts = std::collections::BTreeMap::<&str, u64>::new();
+        simulator.advance(20 * SECOND_NS - 1, &mut |observation| {
+            if let Body::Counters(set) = &observation.body {
+                *counts.entry(set.source.name()).or_default() += 1;
+            }
+        });
+        counts
+    };
+    let (slow, fast) = (sets(SECOND_NS), sets(100_000_000));
+    // A poll may be left out now and then.
+    assert!(fast["nldev"] * 10 > slow["nldev"] * 99 && fast["nldev"] <= slow["nldev"] * 10, "{slow:?} {fast:?}");
+    assert!(slow["ethtool"].abs_diff(fast["ethtool"]) <= 2 && slow["hwmon"].abs_diff(fast["hwmon"]) <= 2);
+}
+
+#[test]
+fn without_probes_nothing_is_seen_of_qps() {
+    let mut simulator = Simulator::with_size("healthy", 1, SMALL).unwrap().without_qps();
+    simulator.advance(120 * SECOND_NS, &mut |observation| {
+        assert!(!matches!(observation.body, Body::Qp(_) | Body::QpStats(_) | Body::Probes(_)));
+    });
 }

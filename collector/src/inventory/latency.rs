@@ -1,0 +1,233 @@
+//! How long operations took on a port, by window and size class, and the quiet level they are compared with.
+//!
+//! A QP's histogram counts from its beginning; what it grew by in a window is added to that window. A QP belongs to the
+//! small class while (nearly) all of its work requests are at most 4 KB: DCQCN's own pacing lifts the latency of large
+//! messages, also without a queue, and small ones alone tell of the queue.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::observation::{Histogram, Nanos, QpStats};
+
+/// Buckets of a latency histogram.
+pub const BUCKETS: usize = 64;
+/// Windows kept with their whole histogram.
+const MAX_WINDOWS: usize = 64;
+/// Windows whose quiet level is kept: an hour of windows of 1 s.
+const MAX_LEVELS: usize = 3_600;
+/// A size bucket up to this one is small: [4096, 8192) holds messages of 4 KB exactly.
+const SMALL_BUCKET: usize = 12;
+/// Share of a QP's work requests that must be small.
+const SMALL_SHARE: f64 = 0.9;
+/// Fewer operations in a window say nothing of its level.
+const MIN_OPERATIONS: u64 = 20;
+/// The low percentile that is a window's quiet level, and that of the hour's windows.
+const LOW: f64 = 0.1;
+
+/// Size class of a QP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SizeClass {
+    /// Messages of at most 4 KB.
+    Small,
+    /// Larger ones, or both.
+    Large,
+}
+
+/// The operations of one window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyWindow {
+    /// Its end.
+    pub t: Nanos,
+    /// Operations whose latency was measured.
+    pub n: u64,
+    /// By latency: bucket i counts [2^i, 2^(i+1)) ns.
+    pub counts: [u64; BUCKETS],
+    /// Bytes and work requests of their QPs.
+    pub bytes: u64,
+    /// Work requests.
+    pub wrs: u64,
+}
+
+impl LatencyWindow {
+    /// Nothing yet.
+    #[must_use]
+    pub fn empty(t: Nanos) -> Self {
+        Self { t, n: 0, counts: [0; BUCKETS], bytes: 0, wrs: 0 }
+    }
+
+    /// Adds another window.
+    pub fn add(&mut self, other: &Self) {
+        self.n = self.n.saturating_add(other.n);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.wrs = self.wrs.saturating_add(other.wrs);
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+    }
+
+    /// A quantile in ns; within a bucket the counts are taken to be spread evenly over its logarithm. `None` without any.
+    #[must_use]
+    pub fn quantile_ns(&self, q: f64) -> Option<f64> {
+        let rank = self.n as f64 * q;
+        let mut seen = 0.0;
+        for (bucket, n) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let n = *n as f64;
+            if seen + n >= rank {
+                let exponent = bucket as f64 + ((rank - seen) / n).clamp(0.0, 1.0);
+                return Some(exponent.exp2());
+            }
+            seen += n;
+        }
+        None
+    }
+
+    /// The bucket of a quantile.
+    #[must_use]
+    pub fn bucket(&self, q: f64) -> Option<usize> {
+        let rank = self.n as f64 * q;
+        let mut seen = 0.0;
+        self.counts.iter().position(|n| {
+            seen += *n as f64;
+            *n > 0 && seen >= rank
+        })
+    }
+
+    /// Operations that took 2^`bucket` ns or more.
+    #[must_use]
+    pub fn at_least(&self, bucket: usize) -> u64 {
+        self.counts.iter().skip(bucket).sum()
+    }
+}
+
+/// The quiet level of a size class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Baseline {
+    /// Latency in the hour's quiet windows, ns: a low percentile of the windows' low percentiles.
+    pub low_ns: f64,
+    /// The same of the windows' medians.
+    pub median_ns: f64,
+    /// Windows it rests on.
+    pub windows: usize,
+}
+
+/// Low percentile and median of one window, log2 ns.
+type Level = (f32, f32);
+
+/// The latencies of one port.
+#[derive(Debug, Clone, Default)]
+pub struct Latencies {
+    classes: [OfClass; 2],
+}
+
+#[derive(Debug, Clone, Default)]
+struct OfClass {
+    open: Option<Box<LatencyWindow>>,
+    closed: Arc<VecDeque<LatencyWindow>>,
+    levels: Arc<VecDeque<Level>>,
+}
+
+impl Latencies {
+    /// The windows of a class that end after `t`, newest first; a window without an operation is left out.
+    pub fn since(&self, class: SizeClass, t: Nanos) -> impl Iterator<Item = &LatencyWindow> {
+        self.of(class).closed.iter().rev().take_while(move |window| window.t > t)
+    }
+
+    /// All operations of a class after `t`; `None` without one.
+    #[must_use]
+    pub fn sum(&self, class: SizeClass, t: Nanos) -> Option<LatencyWindow> {
+        let mut windows = self.since(class, t);
+        let mut sum = windows.next()?.clone();
+        windows.for_each(|window| sum.add(window));
+        Some(sum)
+    }
+
+    /// The quiet level of a class over the last hour; `None` without a window.
+    #[must_use]
+    pub fn baseline(&self, class: SizeClass) -> Option<Baseline> {
+        let levels = &self.of(class).levels;
+        let low = |pick: fn(&Level) -> f32| {
+            let mut all: Vec<f32> = levels.iter().map(pick).collect();
+            all.sort_unstable_by(f32::total_cmp);
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index below the length")]
+            let at = (all.len() as f64 * LOW) as usize;
+            all.get(at).map(|level| f64::from(*level).exp2())
+        };
+        Some(Baseline { low_ns: low(|l| l.0)?, median_ns: low(|l| l.1)?, windows: levels.len() })
+    }
+
+    fn of(&self, class: SizeClass) -> &OfClass {
+        &self.classes[class as usize]
+    }
+
+    /// Takes what a QP's statistics grew by.
+    pub(crate) fn take(&mut self, t: Nanos, before: &Before<'_>, now: &QpStats<'_>) {
+        let Some(latency) = &now.latency_log2_ns else { return };
+        let Some(grown) = growth(before.latency, latency) else { return };
+        let wrs = now.wrs.saturating_sub(before.wrs);
+        let bytes = now.bytes.saturating_sub(before.bytes);
+        let sizes = now.size_log2.as_ref().and_then(|sizes| growth(before.sizes, sizes));
+        let class = &mut self.classes[size_class(sizes.as_ref(), bytes, wrs) as usize];
+        let open = class.open.get_or_insert_with(|| Box::new(LatencyWindow::empty(t)));
+        let mut n = 0u64;
+        for (sum, grown) in open.counts.iter_mut().zip(grown) {
+            *sum = sum.saturating_add(grown);
+            n = n.saturating_add(grown);
+        }
+        open.n = open.n.saturating_add(n);
+        open.bytes = open.bytes.saturating_add(bytes);
+        open.wrs = open.wrs.saturating_add(wrs);
+    }
+
+    /// Closes the window.
+    pub(super) fn close_window(&mut self, t: Nanos) {
+        for class in &mut self.classes {
+            let Some(mut window) = class.open.take().filter(|window| window.n > 0) else { continue };
+            window.t = t;
+            if window.n >= MIN_OPERATIONS
+                && let (Some(low), Some(median)) = (window.quantile_ns(LOW), window.quantile_ns(0.5))
+            {
+                let levels = Arc::make_mut(&mut class.levels);
+                if levels.len() == MAX_LEVELS {
+                    levels.pop_front();
+                }
+                #[allow(clippy::cast_possible_truncation, reason = "an exponent between 0 and 64")]
+                levels.push_back((low.log2() as f32, median.log2() as f32));
+            }
+            let closed = Arc::make_mut(&mut class.closed);
+            if closed.len() == MAX_WINDOWS {
+                closed.pop_front();
+            }
+            closed.push_back(*window);
+        }
+    }
+}
+
+/// A QP's numbers before its newest statistics.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Before<'a> {
+    pub(crate) wrs: u64,
+    pub(crate) bytes: u64,
+    /// `None`: there was none, or no QP.
+    pub(crate) sizes: Option<&'a Histogram>,
+    /// `None`: there was none, or no QP.
+    pub(crate) latency: Option<&'a Histogram>,
+}
+
+/// What a cumulative histogram grew by; `None` when it fell somewhere, for then it began anew.
+fn growth(before: Option<&Histogram>, now: &Histogram) -> Option<[u64; BUCKETS]> {
+    let mut grown = [0; BUCKETS];
+    let old = before.map_or(&[][..], |before| &before.0).iter().copied().chain(std::iter::repeat(0));
+    for ((sum, now), old) in grown.iter_mut().zip(&now.0).zip(old) {
+        *sum = now.checked_sub(old)?;
+    }
+    Some(grown)
+}
+
+fn size_class(sizes: Option<&[u64; BUCKETS]>, bytes: u64, wrs: u64) -> SizeClass {
+    let small = match sizes {
+        Some(sizes) if sizes.iter().any(|n| *n > 0) => {
+            let (few, all) = (sizes[..=SMALL_BUCKET].iter().sum::<u64>(), sizes.iter().sum::<u64>());
+            few as f64 >= SMALL_SHARE * all as f64
+        }
+        _ => wrs > 0 && bytes / wrs <= 4_096,
+    };
+    if small { SizeClass::Small } else { SizeClass::Large }
+}

@@ -1,0 +1,81 @@
+//! ECN: marks that say too much, too little, or that nobody obeys. Subject of every rule here is a port.
+//!
+//! - [`span`]: the last few windows of a port, side by side, and what they come to
+//! - [`control`]: which congestion control the NIC says it runs
+//! - [`words`]: K*, confounders, and the lines to check by hand
+//! - [`weigh`]: what speaks for and against a queue behind the marks
+//! - [`premature`]: marks without a queue
+//! - [`missed`]: a queue without marks, and data that cannot be marked
+//! - [`class`]: traffic in a class that is not protected
+//! - [`notify`]: the receiver's part: marks to CNPs
+//! - [`react`]: the sender's part: CNPs to a lower rate
+//! - [`host`]: marks the NIC itself made
+//! - [`rails`]: ports compared with each other, and with themselves over time
+//! - [`packets`]: what a packet source adds
+//!
+//! The direction matters. CE is counted by the receiver, of what it receives, so marks are compared with received packets
+//! and received bytes. CNPs handled and ignored are counted by the sender, of what it sends.
+
+mod class;
+mod control;
+mod host;
+mod missed;
+mod notify;
+mod packets;
+mod premature;
+mod rails;
+mod react;
+mod span;
+mod weigh;
+mod words;
+
+use super::View;
+use crate::inventory::PortRecord;
+use crate::observation::LinkLayer;
+use crate::timeline::counter_table::Meaning;
+
+pub(super) use class::WrongClass;
+pub(super) use host::HostMarking;
+pub(super) use missed::{Missed, NotEct};
+pub(super) use notify::{CnpWithoutCe, NoCnp};
+pub(super) use premature::Premature;
+pub(super) use rails::{Inversion, RailAsymmetry};
+pub(super) use react::{CnpIgnored, CnpLost};
+
+/// Ports that can carry RoCE: IP's ECN field does not exist on InfiniBand.
+fn ports<'w>(view: &View<'w>) -> impl Iterator<Item = &'w PortRecord> {
+    let world = view.world;
+    world.present_ports().map(|(_, port)| port).filter(|port| port.link_layer != LinkLayer::InfiniBand)
+}
+
+/// Why no port can be judged, or the ports that cannot: `need` are the meanings without which a rule says nothing.
+fn lacking(view: &View<'_>, need: &[(Meaning, &str)]) -> Option<String> {
+    let mut reasons = Vec::new();
+    let mut judged = 0;
+    for port in ports(view) {
+        let missing: Vec<&str> =
+            need.iter().filter(|(meaning, _)| port.reading(*meaning).is_none()).map(|(_, what)| *what).collect();
+        let name = view.port_subject(port).1.to_string();
+        if !missing.is_empty() {
+            reasons.push(format!("{name} does not count {}", missing.join(", ")));
+        } else if port.rate_gbps.is_none_or(|rate| rate <= 0.0) {
+            reasons.push(format!("the rate of {name} is not known"));
+        } else {
+            judged += 1;
+        }
+    }
+    match (judged, reasons.len()) {
+        (0, 0) => Some("there is no RoCE port".to_owned()),
+        (_, 0) => None,
+        (_, n) if n > 3 => Some(format!("{} and {} more ports", reasons[..3].join("; "), n - 3)),
+        _ => Some(reasons.join("; ")),
+    }
+}
+
+/// Marks and CNPs of the port are summed over the ports of a bond: the driver counts both links together.
+fn lag<'w>(view: &View<'w>, port: &'w PortRecord) -> Option<&'w str> {
+    let bond = port.bond.as_ref()?;
+    let links = view.world.bonds.get(bond).map_or(port.netdevs.len(), |record| record.slaves.len());
+    let summed = port.series_of(Meaning::EcnMarkedRx).any(|series| series.def.flags.lag_sum);
+    (links > 1 && summed).then_some(&**bond)
+}

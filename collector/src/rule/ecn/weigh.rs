@@ -1,0 +1,205 @@
+//! What speaks for and against a queue behind the marks.
+//!
+//! Counters cannot tell a mark without a queue from one of a short burst: both come at a low mean load. Several signs
+//! together can, each weakly. A sign's weight is the natural logarithm of how much more often it is seen with premature
+//! marks than with true ones, on traces of the packet model whose queue is known (docs/rules/ecn.md has the table). The
+//! weights are rounded, cut off where they rest on few traces, and added: the sum is not a probability.
+//!
+//! The physics behind each:
+//! - **CNPs for each mark.** A queue above Kmax marks every packet, in runs; a run makes one CNP per flow and interval.
+//!   Isolated marks, from the first stretch of RED, make one CNP each.
+//! - **Small operations later than the floor.** They pass the same queue. Marks of a queue above K* come while the link
+//!   is full, so the share of time in which that queue stands is at least m·u, and so is the share of small operations
+//!   it delays. Where far fewer are late, the marks had no such queue.
+//! - **Message size.** A queue above K* for L·RTT needs more than L bandwidth-delay products on their way at once. At a
+//!   low load messages much smaller than that rarely meet in such numbers.
+
+use super::View;
+use super::span::Sums;
+use crate::finding::Evidence;
+use crate::inventory::{LatencyWindow, PortRecord, SizeClass};
+use crate::observation::Nanos;
+
+/// A sign: what was measured, and its weight.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sign {
+    /// What was measured, with its unit.
+    what: (&'static str, &'static str),
+    value: f64,
+    /// Positive speaks for premature marks.
+    pub(super) weight: f64,
+}
+
+/// All signs of a port.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Signs {
+    signs: Vec<Sign>,
+    /// Latency of operations is among them.
+    pub(super) per_qp: bool,
+    /// Something of them for the sentence.
+    pub(super) latency: Option<Latency>,
+}
+
+/// Small operations against their floor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Latency {
+    /// Quantiles now, ns.
+    pub(super) l50_ns: f64,
+    /// 99th percentile now, ns.
+    pub(super) l99_ns: f64,
+    /// Quiet level, ns, and the windows it rests on.
+    pub(super) base_ns: f64,
+    /// Windows the quiet level rests on.
+    pub(super) windows: usize,
+    /// Operations now.
+    pub(super) n: u64,
+}
+
+impl Signs {
+    fn add(&mut self, what: &'static str, unit: &'static str, value: f64, weight: f64) {
+        self.signs.push(Sign { what: (what, unit), value, weight });
+    }
+
+    /// The sum of the weights.
+    pub(super) fn sum(&self) -> f64 {
+        self.signs.iter().map(|sign| sign.weight).sum()
+    }
+
+    /// A row for each sign.
+    pub(super) fn rows(&self, window_s: f64) -> Vec<Evidence> {
+        let row = |sign: &Sign| {
+            let name = format!("{} (weight {:+.1})", sign.what.0, sign.weight);
+            Evidence::new(name, Some(window_s), sign.value, None, sign.what.1)
+        };
+        self.signs.iter().map(row).collect()
+    }
+}
+
+/// Weighs what is known of a port since `from`.
+pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos) -> Signs {
+    let mut signs = Signs::default();
+    if let Some(c) = sums.cnp_per_mark().filter(|c| *c > 0.0) {
+        signs.add("CNPs for each mark", "ratio", c, of_cnps(c));
+    }
+    // Share of the time a queue stood, were every mark true.
+    let stood = sums.mark_rate().zip(sums.u_rx).map(|(m, u)| m * u);
+    let small = port.latencies.sum(SizeClass::Small, from).filter(|small| small.n >= 100);
+    let mut floor_ns = view.settings.ecn.rtt_us * 1e3;
+    if let (Some(small), Some(stood)) = (&small, stood.filter(|stood| *stood > 0.0))
+        && let Some(bucket) = floor(port, small)
+    {
+        let [late, very_late] = [small.at_least(bucket + 1), small.at_least(bucket + 2)];
+        let n = small.n as f64;
+        floor_ns = (bucket as f64 + 0.5).exp2();
+        let weights = (of_late(late, small.n, stood), of_very_late(very_late, small.n, stood));
+        signs.add(
+            "small operations later than the floor, for each the marks call for",
+            "ratio",
+            late as f64 / n / stood,
+            weights.0,
+        );
+        signs.add(
+            "small operations later than twice the floor, likewise",
+            "ratio",
+            very_late as f64 / n / stood,
+            weights.1,
+        );
+        signs.per_qp = true;
+        signs.latency = latency(port, small, SizeClass::Small);
+    }
+    if let Some(large) = port.latencies.sum(SizeClass::Large, from).filter(|large| large.n >= 20 && large.wrs > 0) {
+        let rate = port.rate_gbps.unwrap_or(0.0) / 8.0;
+        let size = large.bytes as f64 / large.wrs as f64;
+        let bdp = rate * floor_ns;
+        if bdp > 0.0 {
+            signs.add("mean message size / (rate × round trip)", "ratio", size / bdp, of_size(size / bdp));
+        }
+        if small.is_none() && rate > 0.0 {
+            // Without small operations the large ones tell a little: none of them was held up.
+            let late = at_least_ns(&large, 2.0 * (floor_ns + size / rate));
+            signs.add(
+                "large messages that took twice their ideal time",
+                "share",
+                late,
+                if late < 1e-3 { 0.6 } else { -0.6 },
+            );
+            signs.per_qp = true;
+            signs.latency = latency(port, &large, SizeClass::Large);
+        }
+    }
+    signs
+}
+
+/// The bucket of an operation that found no queue. At less than half of the rate the queue is empty most of the time,
+/// so the low percentile of the same windows is the floor, unless the hour knows a clearly lower one.
+fn floor(port: &PortRecord, small: &LatencyWindow) -> Option<usize> {
+    let now = small.bucket(0.1)?;
+    let hour = port.latencies.baseline(SizeClass::Small);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an exponent between 0 and 64")]
+    let low = hour.map_or(now, |base| base.low_ns.log2() as usize);
+    Some(if low + 2 <= now { low } else { now })
+}
+
+fn latency(port: &PortRecord, window: &LatencyWindow, class: SizeClass) -> Option<Latency> {
+    let base = port.latencies.baseline(class)?;
+    Some(Latency {
+        l50_ns: window.quantile_ns(0.5)?,
+        l99_ns: window.quantile_ns(0.99)?,
+        base_ns: base.median_ns,
+        windows: base.windows,
+        n: window.n,
+    })
+}
+
+/// Share of operations that surely took that long.
+fn at_least_ns(window: &LatencyWindow, ns: f64) -> f64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an exponent between 0 and 64")]
+    let bucket = ns.max(1.0).log2().ceil() as usize;
+    window.at_least(bucket) as f64 / window.n.max(1) as f64
+}
+
+fn of_cnps(c: f64) -> f64 {
+    match c {
+        c if c < 0.4 => -0.8,
+        c if c < 0.6 => 0.3,
+        c if c < 0.8 => 0.7,
+        c if c < 0.9 => 1.6,
+        _ => 2.0,
+    }
+}
+
+/// Of `n` operations `late` are in a higher bucket than the floor's; at least `n`·`stood` had to be, were the marks true.
+fn of_late(late: u64, n: u64, stood: f64) -> f64 {
+    let wanted = n as f64 * stood;
+    let found = late as f64;
+    match (found, wanted) {
+        (found, wanted) if found < 0.01 * wanted && wanted >= 30.0 => 3.0,
+        (found, wanted) if found < 0.1 * wanted && wanted >= 10.0 => 1.3,
+        // Too few to be missed, and none seen.
+        (found, _) if found < 3.0 => 0.5,
+        _ => -0.6,
+    }
+}
+
+fn of_very_late(late: u64, n: u64, stood: f64) -> f64 {
+    let ratio = late as f64 / (n as f64 * stood);
+    match ratio {
+        _ if late < 3 => 0.6,
+        ratio if ratio < 0.001 => 0.6,
+        ratio if ratio < 0.01 => -0.5,
+        ratio if ratio < 0.03 => -1.0,
+        ratio if ratio < 0.1 => -1.8,
+        _ => -2.8,
+    }
+}
+
+fn of_size(share: f64) -> f64 {
+    match share {
+        s if s < 0.2 => 1.5,
+        s if s < 0.4 => 0.9,
+        s if s < 0.6 => -0.4,
+        s if s < 0.8 => -0.9,
+        s if s < 1.2 => -1.5,
+        _ => -2.0,
+    }
+}
