@@ -21,6 +21,7 @@ pub mod node;
 pub mod observation;
 pub mod replay;
 pub mod rule;
+pub mod score;
 pub mod sim;
 pub mod sink;
 pub mod source;

@@ -41,6 +41,11 @@ const BENCHES: &[Bench] = &[
         measures: "CPU of the packet source for each packet, and what the sender pays for the copies (loopback device)",
         package: "collector",
     },
+    Bench {
+        name: "sim",
+        measures: "simulated seconds a second (target 1000), and the window model against the packet model",
+        package: "collector",
+    },
 ];
 
 /// Arguments of `cargo xtask bench`.
