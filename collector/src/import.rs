@@ -161,6 +161,13 @@ impl Import {
                 Err(why) => whys.push(format!("{}: {why}", section.format.name())),
             }
         }
+        if sink.year_taken && sink.taken.is_some() {
+            how.insert(if given_wall.is_some() {
+                "TIMES, for the years"
+            } else {
+                "the file's modification, for the years"
+            });
+        }
         let harvest = sink.harvest();
         tie = harvest.tie.or(tie);
         for why in &whys {

@@ -64,7 +64,10 @@ fn clock(line: &LogLine<'_>, sink: &mut Sink<'_>) -> Option<Clock> {
             return Some(Clock::Uptime(t));
         }
         Stamp::Wall(t) => t,
-        Stamp::NoYear(date) => date.before(sink.taken?)?,
+        Stamp::NoYear(date) => {
+            sink.year_taken = true;
+            date.before(sink.taken?)?
+        }
     };
     if let Some(up) = line.uptime {
         sink.tie = Some(wall.saturating_sub_unsigned(up));

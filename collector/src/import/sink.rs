@@ -45,6 +45,8 @@ pub(super) struct Sink<'m> {
     repeats: HashMap<String, u32>,
     /// The date of uptime 0, where a line told it.
     pub(super) tie: Option<i64>,
+    /// A date had no year, and it was taken from when the file was taken.
+    pub(super) year_taken: bool,
 }
 
 /// What a file gave.
@@ -72,6 +74,7 @@ impl<'m> Sink<'m> {
             dropped: 0,
             repeats: HashMap::new(),
             tie: None,
+            year_taken: false,
         }
     }
 

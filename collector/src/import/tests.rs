@@ -154,8 +154,51 @@ fn two_outputs_of_known_times_are_two_readings_and_a_wall_clock() {
     let import = Import::open(&[dir.path().to_owned()]);
     let header = import.header();
     assert_eq!((header.unix_ns, header.mono_ns), (Some(1_767_225_600_000_000_000), Some(0)));
+    let mut engine = crate::engine::Engine::new(header, crate::rule::Settings::default());
+    import.emit(&mut |observation| engine.take(observation)).unwrap();
+    engine.finish();
+    // 1000 words of four octets in ten seconds.
+    let tx = engine.world().ports[0].throughput().tx_gbps.unwrap();
+    assert!((tx - 3.2e-6).abs() < 1e-12, "{tx}");
     let counters: Vec<_> = lines(&import).into_iter().filter(|line| line.contains("\"type\":\"counters\"")).collect();
     assert!(counters[0].starts_with("{\"t\":0,") && counters[1].starts_with("{\"t\":10000000000,"), "{counters:?}");
+}
+
+#[test]
+fn the_modification_is_the_last_resort_and_files_of_one_second_have_no_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, words: u32, seconds: u64| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, format!("# Port counters: Lid 5 port 1 (x)\nPortXmitData:....{words}\n")).unwrap();
+        let at = UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+    };
+    let judged = || {
+        let import = Import::open(&[dir.path().to_owned()]);
+        let mut engine = crate::engine::Engine::new(import.header(), crate::rule::Settings::default());
+        import.emit(&mut |observation| engine.take(observation)).unwrap();
+        engine.finish();
+        let port = &engine.world().ports[0];
+        let series = port.counter("port_xmit_data").unwrap();
+        (import.header().note.unwrap_or_default(), series.rate, series.value())
+    };
+    write("a.txt", 100, 1_700_000_000);
+    write("b.txt", 1100, 1_700_000_010);
+    let (note, rate, _) = judged();
+    assert!(note.contains("the file's modification"), "{note}");
+    assert_eq!(rate, Some(100.0));
+    write("b.txt", 1100, 1_700_000_000);
+    assert_eq!((judged().1, judged().2), (None, Some(1100)));
+}
+
+#[test]
+fn a_date_without_a_year_says_where_its_year_is_from() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("syslog"), "Dec 31 22:10:01 node1 kernel: x\n").unwrap();
+    std::fs::write(dir.path().join("TIMES"), "syslog 2026-01-01T02:00:00Z\n").unwrap();
+    let header = Import::open(&[dir.path().to_owned()]).header();
+    assert_eq!(header.host.as_deref(), Some("node1"));
+    assert!(header.note.unwrap().contains("TIMES, for the years"));
 }
 
 #[test]
@@ -221,12 +264,18 @@ proptest! {
         file in "[a-z.-]{0,8}|ethtool-S.eth0.txt",
     ) {
         let text: String = pieces.iter().flat_map(|(piece, rest)| [*piece, rest.as_str()]).collect();
-        let read = read_text(&file, &text);
-        for found in &read.found {
+        let mut import = Import::default();
+        let tie = import.text(Path::new(&file), None, &text);
+        import.lay(tie);
+        // What was read can be written and judged.
+        let mut engine = crate::engine::Engine::new(import.header(), crate::rule::Settings::default());
+        let emitted = import.emit(&mut |observation| {
             let mut line = Vec::new();
-            let observation = Observation { t: 0, body: found.body.clone() };
-            crate::observation::recording::write_observation(&observation, &mut line).unwrap();
-        }
+            crate::observation::recording::write_observation(observation, &mut line).unwrap();
+            engine.take(observation);
+        });
+        emitted.unwrap();
+        engine.finish();
     }
 
     #[test]
