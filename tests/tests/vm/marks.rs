@@ -173,3 +173,39 @@ fn every_packet_is_timed_and_marks_of_a_real_queue_are_late_while_random_ones_ar
         assert!(ce > 1_000_000 && ce > 2 * plain, "marks of the queue: {ce} ns with, {plain} ns without on {on}");
     });
 }
+
+#[test]
+fn random_marks_are_called_premature_and_confirmed_and_those_of_a_queue_are_not() {
+    on_each_kernel("marks", |results| {
+        if !results.has_product() {
+            return;
+        }
+        let on = &results.kernel;
+        let actions = results.json_lines("actions");
+        let time = |action: &str, phase: &str| {
+            let found = actions.iter().find(|line| line["action"] == action && line["phase"] == phase);
+            number(&found.unwrap_or_else(|| panic!("no {action} of {phase} on {on}"))["t"])
+        };
+        let findings = results.json_lines("findings.jsonl");
+        let ecn = |finding: &&Value| finding["rule"].as_str().is_some_and(|rule| rule.starts_with("ecn."));
+        let early = findings.iter().filter(ecn).find(|finding| number(&finding["t"]) < time("begin", "random"));
+        assert_eq!(early, None, "without a mark on {on}");
+
+        let premature: Vec<_> = findings.iter().filter(|finding| finding["rule"] == "ecn.premature").collect();
+        let random = time("begin", "random")..time("end", "random");
+        let raised = premature
+            .iter()
+            .find(|finding| finding["state"] == "raised" && random.contains(&number(&finding["t"])))
+            .unwrap_or_else(|| panic!("random marks are not called premature on {on}: {premature:?}"));
+        assert_eq!(raised["grade"], "confirmed", "on {on}: {raised}");
+        assert_eq!(raised["subject"]["device"], "rxeb", "the receiver's port on {on}: {raised}");
+        let during_queue =
+            |finding: &&&Value| finding["state"] != "cleared" && number(&finding["t"]) >= time("begin", "queue");
+        assert_eq!(premature.iter().find(during_queue), None, "marks of a real queue on {on}");
+        assert_eq!(premature.last().map(|finding| &finding["state"]), Some(&"cleared".into()), "on {on}");
+
+        // What software RDMA does is a fault in a real NIC: it marks nothing back.
+        let silent = findings.iter().find(|finding| finding["rule"] == "ecn.no_cnp" && finding["state"] == "raised");
+        assert_eq!(silent.map(|finding| &finding["subject"]["device"]), Some(&"rxeb".into()), "on {on}");
+    });
+}
