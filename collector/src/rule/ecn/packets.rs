@@ -12,6 +12,8 @@ const SAME: f64 = 1.2;
 const LATER: f64 = 1.5;
 /// The typical delay of packets that found no queue is below this multiple of the least.
 const NEAR_LEAST: f64 = 10.0;
+/// Share of the delays whose class must be known for a median.
+const MOST_KNOWN: f64 = 0.9;
 
 /// What the delays say of the marks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,15 +64,16 @@ impl<'w> Packets<'w> {
         numbers.collect()
     }
 
-    /// The median of `n` delays by their classes, each a factor of 2 wide; `None` where the classes do not tell of all of
-    /// them: a class is there only once it occurred.
+    /// The median of `n` delays by their classes, each a factor of 2 wide; `None` where the classes tell of too few of
+    /// them: a class is there only once it occurred, and its first reading is no growth.
     fn median(&self, kind: &str, n: u64) -> Option<f64> {
         let mut classes = self.by_number(&format!("delay_{kind}_log2_"));
         classes.sort_unstable();
-        if classes.iter().map(|(_, count)| count).sum::<u64>() != n {
+        let known = classes.iter().map(|(_, count)| count).sum::<u64>();
+        if (known as f64) < MOST_KNOWN * n as f64 {
             return None;
         }
-        let half = n as f64 / 2.0;
+        let half = known as f64 / 2.0;
         let mut below = 0.0;
         for (class, count) in classes {
             let count = count as f64;
