@@ -95,7 +95,7 @@ fn phases(results: &Results) -> Vec<Phase> {
         let counters = results.json(&format!("{name}/counters.json"));
         let router = counters["nftables"].as_array().expect("nft lists objects");
         let router = router.iter().filter_map(|object| object.get("counter"));
-        let router = router.map(|one| (one["name"].as_str().unwrap().to_owned(), number(&one["packets"]))).collect();
+        let router = router.map(|one| (one["name"].to_string().replace('"', ""), number(&one["packets"]))).collect();
         Phase { name, ports, qps, router, lost: lost_in(results, begin..end) }
     };
     PHASES.map(phase).into()
