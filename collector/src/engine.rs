@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::finding::{Book, Finding};
+use crate::incident;
 use crate::inventory::{
     BondRecord, CongestionRecord, DeviceId, DeviceRecord, Identity, LoopbackSample, PcieRecord, PortEvent, PortKey,
     PortRecord, ProbeRecord, SourceRecord, World,
@@ -230,7 +231,8 @@ impl Engine {
     fn publish_findings(&mut self) {
         let mut findings: Vec<Arc<Finding>> = self.book.all_raised().cloned().collect();
         findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.first_t.cmp(&a.first_t)).then(a.rule.cmp(b.rule)));
-        self.world.findings = findings;
+        let related = findings.iter().any(|finding| finding.part_of.is_some());
+        self.world.findings = if related { incident::arranged(&findings) } else { findings };
         self.world.findings_dropped = self.book.overflow;
         self.world.cleared = self.book.cleared().iter().rev().cloned().collect();
     }

@@ -277,6 +277,43 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_beside_a_port_is_taken_from_a_tree_as_well() {
+        use crate::observation::Body;
+
+        let dir = tempfile::tempdir().unwrap();
+        let function = "devices/pci0000:3a/0000:3b:00.0";
+        for (path, text) in [
+            ("infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
+            ("net/eth0/carrier_changes", "3\n"),
+            ("net/eth0/ecn/roce_np/cnp_dscp", "48\n"),
+            ("hwmon/hwmon2/temp1_input", "61000\n"),
+        ] {
+            let path = dir.path().join(function).join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        for (class, name) in [("infiniband", "mlx5_0"), ("net", "eth0"), ("hwmon", "hwmon2")] {
+            let at = dir.path().join("class").join(class);
+            std::fs::create_dir_all(&at).unwrap();
+            std::os::unix::fs::symlink(format!("../../{function}/{class}/{name}"), at.join(name)).unwrap();
+        }
+        let device = dir.path().join(function).join("infiniband/mlx5_0/device");
+        std::os::unix::fs::symlink("../..", device).unwrap();
+        let mut said = Vec::new();
+        import_sysfs_trees(&[(dir.path().to_owned(), 0.0)], &mut |observation| {
+            said.extend(match &observation.body {
+                Body::Counters(set) => {
+                    set.values.iter().map(|(name, value)| format!("{} {name}={value}", set.source.name())).collect()
+                }
+                Body::CongestionConfig(config) => vec![format!("{} {:?}", config.device, config.cnp_dscp)],
+                _ => Vec::new(),
+            });
+        })
+        .unwrap();
+        assert_eq!(said, ["netdev carrier_changes=3", "mlx5_0 Some(48)", "hwmon temp1_input=61000"]);
+    }
+
+    #[test]
     fn case_53_two_trees_ten_seconds_apart_give_each_vendors_bytes_by_its_own_names() {
         use crate::observation::Body;
         use crate::source::sysfs::tests::case;

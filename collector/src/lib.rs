@@ -9,10 +9,12 @@
 
 pub mod clock;
 pub mod command;
+pub mod dcqcn;
 pub mod engine;
 pub mod feed;
 pub mod finding;
 pub mod import;
+pub mod incident;
 pub mod inventory;
 pub mod live;
 pub mod node;

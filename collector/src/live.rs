@@ -384,7 +384,8 @@ fn readable(fd: BorrowedFd<'_>) -> bool {
 /// Something happened that the other sources should look at now, not at their next period.
 fn calls_for_a_look(observation: &Observation<'_>) -> bool {
     match &observation.body {
-        Body::Async(_) => true,
+        // A bond that moved the traffic elsewhere, a device in trouble: both are said only when they change.
+        Body::Async(_) | Body::Bond(_) | Body::Health(_) => true,
         Body::Aer(aer) => aer.severity != crate::observation::AerSeverity::Corrected,
         Body::Qp(qp) => qp.to == Some(QpState::Err),
         _ => false,

@@ -42,7 +42,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Man) => return printed(&manual()?),
         Some(Command::WhatIf(asked)) => {
-            let report = asked.question()?.answer()?;
+            let report = asked.answer()?;
             return printed(&if asked.json { json(&report) } else { report.text() });
         }
         _ => {}

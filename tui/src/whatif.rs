@@ -1,10 +1,14 @@
 //! The flags of `whatif`, and the question they ask.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use collector::command::whatif::{Question, Setting};
+use collector::command::whatif::{Question, Setting, WhatIfReport, port_parameters};
+use collector::dcqcn::markings;
+use collector::replay::judge;
+use collector::rule::Settings;
 use collector::sim::packet::{Control, Params, Pfc, Red, Workload};
 
 /// `whatif`.
@@ -13,9 +17,9 @@ use collector::sim::packet::{Control, Params, Pfc, Red, Workload};
 /// Reads nothing of this node.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WhatIf {
-    /// Rate of the bottleneck and of each sender, Gb/s
-    #[arg(long, default_value = "400", value_name = "GBPS", help_heading = "Network")]
-    rate: f64,
+    /// Rate of the bottleneck and of each sender, Gb/s [default: the port's with --from, else 400]
+    #[arg(long, value_name = "GBPS", help_heading = "Network")]
+    rate: Option<f64>,
     /// Round trip without queueing
     #[arg(long, default_value = "8us", value_name = "TIME", value_parser = round_trip, help_heading = "Network")]
     rtt: Duration,
@@ -46,6 +50,18 @@ pub(crate) struct WhatIf {
     /// Parameters of DCQCN: the paper's, or the defaults of NVIDIA's NICs, scaled to the rate
     #[arg(long, value_enum, default_value_t = Cc::Nic, value_name = "SET", help_heading = "First setting")]
     cc: Cc,
+    /// The parameters of this port instead, as it was recorded
+    #[arg(
+        long,
+        value_name = "DEVICE/PORT",
+        requires = "recording",
+        conflicts_with = "cc",
+        help_heading = "First setting"
+    )]
+    from: Option<String>,
+    /// The recording with the port
+    #[arg(long, value_name = "FILE", requires = "from", help_heading = "First setting")]
+    recording: Option<PathBuf>,
     /// Queue above which the switch pauses its senders (PFC) [default: off]
     #[arg(long, value_name = "BYTES|off", value_parser = threshold, help_heading = "First setting")]
     xoff: Option<Threshold>,
@@ -55,7 +71,8 @@ pub(crate) struct WhatIf {
     /// Time until a pause is heard
     #[arg(long, default_value = "1us", value_name = "TIME", value_parser = round_trip, help_heading = "Network")]
     pause_delay: Duration,
-    /// What the second setting changes: kmin, kmax, pmax, cc, xoff, xon [default: kmin=256K,kmax=1M]
+    /// What the second setting changes: kmin, kmax, pmax, cc, xoff, xon, and marking=paper|sonic|hpcc|huawei for known
+    /// thresholds at this rate [default: kmin=256K,kmax=1M]
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Second setting")]
     against: Vec<String>,
     /// Round trips the queue must stay above K* to count as congested
@@ -106,21 +123,35 @@ enum Threshold {
 #[derive(Debug, Clone, Copy)]
 struct Written {
     red: Red,
-    cc: Cc,
+    control: Control,
     xoff: Option<u64>,
     xon: Option<u64>,
 }
 
 impl WhatIf {
-    /// The question.
-    pub(crate) fn question(&self) -> anyhow::Result<Question> {
+    /// The answer.
+    pub(crate) fn answer(&self) -> anyhow::Result<WhatIfReport> {
+        let Some((name, path)) = self.from.as_deref().zip(self.recording.as_deref()) else {
+            return Ok(self.question(None, None)?.answer()?);
+        };
+        let (engine, _) = judge(path, Settings::default(), |_, _| {})
+            .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        let (control, port, rate_gbps) = port_parameters(engine.world(), name)?;
+        let mut report = self.question(Some(control), rate_gbps)?.answer()?;
+        report.port = Some(port);
+        Ok(report)
+    }
+
+    /// The question, with the parameters and the rate of a port if there is one.
+    fn question(&self, control: Option<Control>, port_gbps: Option<f64>) -> anyhow::Result<Question> {
+        let rate_gbps = self.rate.or(port_gbps).unwrap_or(Params::example().rate_gbps);
         let given = Written {
             red: Red { kmin_bytes: self.kmin, kmax_bytes: self.kmax, pmax: self.pmax },
-            cc: self.cc,
+            control: control.unwrap_or_else(|| self.cc.control(rate_gbps)),
             xoff: bytes_of(self.xoff),
             xon: self.xon,
         };
-        let against = self.against(given)?;
+        let against = self.against(given, rate_gbps)?;
         let given = self.setting("", given)?;
         let workload = match self.workload {
             Traffic::Bursts => Workload::Bursts { bytes: self.burst, load: self.load },
@@ -129,7 +160,7 @@ impl WhatIf {
         };
         let duration_ns = nanoseconds(self.time);
         let params = Params {
-            rate_gbps: self.rate,
+            rate_gbps,
             rtt_ns: nanoseconds(self.rtt),
             packet_bytes: self.packet,
             senders: self.senders,
@@ -147,7 +178,7 @@ impl WhatIf {
     }
 
     /// The second setting: the first with what `--against` says.
-    fn against(&self, mut setting: Written) -> anyhow::Result<Setting> {
+    fn against(&self, mut setting: Written, rate_gbps: f64) -> anyhow::Result<Setting> {
         let common = ["kmin=256K".to_owned(), "kmax=1M".to_owned()];
         let changes = if self.against.is_empty() { &common[..] } else { &self.against[..] };
         for change in changes {
@@ -159,9 +190,11 @@ impl WhatIf {
                 "kmin" => setting.red.kmin_bytes = size(value).map_err(told)?,
                 "kmax" => setting.red.kmax_bytes = size(value).map_err(told)?,
                 "pmax" => setting.red.pmax = share(value).map_err(told)?,
+                "marking" => setting.red = self.marking(value, rate_gbps).map_err(told)?,
                 "cc" => {
-                    setting.cc =
+                    let set =
                         Cc::from_str(value, true).map_err(|_| told(format!("{value:?} is neither paper nor nic")))?;
+                    setting.control = set.control(rate_gbps);
                 }
                 "xoff" => {
                     // A pause at another place has its own XON, unless it is given.
@@ -169,26 +202,39 @@ impl WhatIf {
                     setting.xon = None;
                 }
                 "xon" => setting.xon = Some(size(value).map_err(told)?),
-                _ => bail!("--against: there is no {key:?}; there are kmin, kmax, pmax, cc, xoff, xon"),
+                _ => bail!("--against: there is no {key:?}; there are kmin, kmax, pmax, marking, cc, xoff, xon"),
             }
         }
         self.setting("--against: ", setting)
+    }
+
+    /// Known thresholds.
+    fn marking(&self, name: &str, rate_gbps: f64) -> Result<Red, String> {
+        let known = markings(rate_gbps, nanoseconds(self.rtt));
+        let names: Vec<&str> = known.iter().map(|marking| marking.name).collect();
+        let found = known.iter().find(|marking| marking.name == name.trim());
+        found.map(|marking| marking.red).ok_or_else(|| format!("{name:?} is none of {}", names.join(", ")))
     }
 
     fn setting(&self, whose: &str, written: Written) -> anyhow::Result<Setting> {
         if written.xoff.is_none() && written.xon.is_some() {
             bail!("{whose}an XON without an XOFF does nothing");
         }
-        let control = match written.cc {
-            Cc::Paper => Control::paper(self.rate),
-            Cc::Nic => Control::nic(self.rate),
-        };
         let pfc = written.xoff.map(|xoff_bytes| Pfc {
             xoff_bytes,
             xon_bytes: written.xon.unwrap_or(xoff_bytes / 10 * 9),
             delay_ns: nanoseconds(self.pause_delay),
         });
-        Ok(Setting { red: written.red, control, pfc })
+        Ok(Setting { red: written.red, control: written.control, pfc })
+    }
+}
+
+impl Cc {
+    fn control(self, rate_gbps: f64) -> Control {
+        match self {
+            Self::Paper => Control::paper(rate_gbps),
+            Self::Nic => Control::nic(rate_gbps),
+        }
     }
 }
 
@@ -242,7 +288,7 @@ mod tests {
         let words = ["rdmascope", "whatif"].into_iter().chain(line.split_whitespace());
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
         let Some(Command::WhatIf(asked)) = cli.command else { panic!("whatif") };
-        let question = asked.question().map_err(|error| error.to_string())?;
+        let question = asked.question(None, None).map_err(|error| error.to_string())?;
         question.check().map_err(|error| error.to_string())?;
         Ok(question)
     }
@@ -261,6 +307,8 @@ mod tests {
         assert_eq!(question.against.red, Red { kmin_bytes: 10 << 10, kmax_bytes: 1 << 20, pmax: 0.2 });
         assert_eq!((question.params.control.name, question.against.control.name), ("paper", "nic"));
         assert_eq!(question.against.pfc, None);
+        let sonic = asked("--rate 100 --against marking=sonic").unwrap();
+        assert_eq!(sonic.against.red, Red { kmin_bytes: 1 << 20, kmax_bytes: 2 << 20, pmax: 0.05 });
     }
 
     #[test]
@@ -276,6 +324,8 @@ mod tests {
             ("--against kmin", "key=value"),
             ("--against cc=timely", "neither paper nor nic"),
             ("--against kmin=5K", "both settings are the same"),
+            ("--against marking=cisco", "none of paper, sonic, hpcc, huawei"),
+            ("--from mlx5_0/1", "--recording"),
             ("--xon 1M", "without an XOFF"),
             ("--for 50s", "million packets"),
             ("--for 500us", "100 round trips"),

@@ -32,6 +32,16 @@ const BENCHES: &[Bench] = &[
         package: "collector",
     },
     Bench {
+        name: "packet",
+        measures: "packets of the queue model a second, bare and as `whatif` measures them (target 10 M/s)",
+        package: "collector",
+    },
+    Bench {
+        name: "packets",
+        measures: "CPU of the packet source for each packet, and what the sender pays for the copies (loopback device)",
+        package: "collector",
+    },
+    Bench {
         name: "sim",
         measures: "simulated seconds a second (target 1000), and the window model against the packet model",
         package: "collector",

@@ -8,8 +8,10 @@ mod text;
 
 use thiserror::Error;
 
-pub use report::{ByL, KnobRow, Model, ResultRow, SettingRow, WhatIfReport};
+pub use report::{ByL, KnobRow, Model, PortParameters, ResultRow, SettingRow, WhatIfReport};
 
+use crate::dcqcn;
+use crate::inventory::World;
 use crate::sim::packet::truth::{Counts, k_star_bytes};
 use crate::sim::packet::{Control, Figures, Measure, Params, ParamsError, Pfc, Red, Workload};
 
@@ -44,6 +46,20 @@ pub struct Question {
     pub seeds: u32,
 }
 
+/// The parameters of a port of a world, as the model's and beside known ones; the port's rate, Gb/s, if it is known.
+pub fn port_parameters(world: &World, name: &str) -> Result<(Control, PortParameters, Option<f64>), WhatIfError> {
+    let no_port = |why| WhatIfError::Port { port: name.to_owned(), why };
+    let (device, number) = name.rsplit_once('/').ok_or_else(|| no_port("is not of the form DEVICE/PORT"))?;
+    let number: u32 = number.parse().map_err(|_| no_port("is not of the form DEVICE/PORT"))?;
+    let port = world.present_ports().find(|(record, port)| &*record.name == device && port.key.port == number);
+    let (_, port) = port.ok_or_else(|| no_port("is not there"))?;
+    let read = port.congestion.as_ref().ok_or_else(|| no_port("has no congestion control parameters there"))?;
+    let rate_gbps = port.rate_gbps;
+    let (control, assumed) = dcqcn::control(&read.np, &read.rp, rate_gbps.unwrap_or(Params::example().rate_gbps));
+    let parameters = dcqcn::parameters(&read.np, &read.rp, rate_gbps);
+    Ok((control, PortParameters { port: name.to_owned(), parameters, assumed }, rate_gbps))
+}
+
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum WhatIfError {
@@ -65,6 +81,14 @@ pub enum WhatIfError {
         millions: f64,
         /// Packets that are allowed, millions.
         most: f64,
+    },
+    /// There is no such port, or nothing of it.
+    #[error("the port {port} {why}")]
+    Port {
+        /// As it was asked for.
+        port: String,
+        /// What is wrong.
+        why: &'static str,
     },
     /// It would be over before it began.
     #[error("--for is shorter than {LEAST_ROUND_TRIPS} round trips")]
@@ -246,6 +270,7 @@ impl Question {
             by_l,
             knobs: knob_rows,
             advice,
+            port: None,
             model: Model {
                 text: MODEL,
                 seeds: self.seeds().collect(),

@@ -21,6 +21,9 @@ mod phy_symbol;
 mod phy_trend;
 mod predicts;
 mod qp;
+mod qp_rnr;
+mod qp_software;
+mod qp_stuck;
 mod root;
 mod settings;
 mod span;
@@ -89,7 +92,10 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &loopback::High,
         &nic::Composite,
         &qp::RetryExceeded,
+        &qp_rnr::Rnr,
+        &qp_software::SoftwareError,
         &qp::ErrorState,
+        &qp_stuck::Stuck,
         &ecn::Missed,
         &ecn::NotEct,
         &ecn::Premature,

@@ -10,7 +10,7 @@ use crate::inventory::PortRecord;
 use crate::observation::Nanos;
 
 /// Roots of what happens to a port or its function, the one that is taken first. A rule follows from those before it.
-const ORDER: [&str; 8] = [
+const ORDER: [&str; 10] = [
     "link.down",
     "nic.stuck",
     "pcie.aer_fatal",
@@ -19,6 +19,8 @@ const ORDER: [&str; 8] = [
     "phy.crc",
     "link.flap",
     "qp.retry_exceeded",
+    "qp.rnr",
+    "qp.software_error",
 ];
 
 /// A root by rule and subject.
@@ -27,13 +29,31 @@ pub(super) type Root = Option<(&'static str, SubjectKey)>;
 /// The raised finding among `roots` that something about `port` follows from: the first in [`ORDER`].
 ///
 /// `since` is when the first sign was seen; a sign seen more than `slack` before the root follows from something else.
-pub(super) fn of_port(view: &View<'_>, port: &PortRecord, roots: &[&str], since: Nanos, slack: Nanos) -> Root {
-    ORDER.iter().filter(|id| roots.contains(id)).find_map(|id| {
-        keys(view, id, port).into_iter().find_map(|key| {
-            let root = view.raised(id, &key)?;
-            (since.saturating_add(slack) >= root.first_t).then_some((*id, key))
-        })
-    })
+pub(super) fn of_port(view: &View<'_>, port: &PortRecord, roots: &[&'static str], since: Nanos, slack: Nanos) -> Root {
+    raised_of(view, port, roots)
+        .into_iter()
+        .find(|(_, first)| since.saturating_add(slack) >= *first)
+        .map(|(root, _)| root)
+}
+
+/// The raised findings among `roots` that concern a port, in [`ORDER`], each with when its first sign was seen.
+pub(super) fn raised_of(
+    view: &View<'_>,
+    port: &PortRecord,
+    roots: &[&'static str],
+) -> Vec<((&'static str, SubjectKey), Nanos)> {
+    let mut all = Vec::new();
+    let order = |id: &&'static str| ORDER.iter().position(|other| other == id).unwrap_or(ORDER.len());
+    let mut ids = roots.to_vec();
+    ids.sort_by_key(order);
+    for id in ids {
+        for key in keys(view, id, port) {
+            if let Some(root) = view.raised(id, &key) {
+                all.push(((id, key), root.first_t));
+            }
+        }
+    }
+    all
 }
 
 /// The same for a PCI function: it belongs to a port that is down where it serves that port alone, and to an uncorrected
@@ -73,7 +93,7 @@ fn on_path(view: &View<'_>, function: &str, pci: &str) -> bool {
 fn keys(view: &View<'_>, root: &str, port: &PortRecord) -> Vec<SubjectKey> {
     match root {
         "nic.stuck" | "nic.health" => vec![SubjectKey::Device(port.key.device)],
-        "pcie.aer_fatal" => {
+        "pcie.aer_fatal" | "pcie.aer_storm" => {
             let Some(function) = view.world.function_of(port) else { return Vec::new() };
             let path = view.world.pcie.get(function).into_iter().flat_map(|record| record.path.iter().rev());
             // The nearest first.

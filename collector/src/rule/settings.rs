@@ -90,6 +90,9 @@ tables! {
     loopback_high: LoopbackHigh = "loopback.high",
     qp_retry_exceeded: QpRetryExceeded = "qp.retry_exceeded",
     qp_error_state: QpErrorState = "qp.error_state",
+    qp_rnr: QpRnr = "qp.rnr",
+    qp_software_error: QpSoftwareError = "qp.software_error",
+    qp_stuck: QpStuck = "qp.stuck",
     ecn: Ecn = "ecn.*",
     ecn_premature: EcnPremature = "ecn.premature",
     ecn_missed: EcnMissed = "ecn.missed",
@@ -302,6 +305,42 @@ table! {
         /// Seconds a QP must stay in the error state where no probe sees who asked for it, 0 to 3600: an application's
         /// own teardown takes less.
         settle_s: f64 = 10.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.rnr`.
+    QpRnr {
+        /// Length of a window in seconds, 1 to 600.
+        window_s: f64 = 10.0,
+        /// Windows in which requests must have been turned away, 1 or more.
+        windows: u64 = 2,
+        /// Out of so many, 1 or more.
+        of: u64 = 3,
+        /// Requests turned away per second that make a warning when exceeded, 0 or more; fewer are worth an info.
+        per_s: f64 = 10.0,
+        /// Seconds without a further failure after which used up RNR retries are over, 1 to 3600.
+        clear_s: f64 = 60.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.software_error`.
+    QpSoftwareError {
+        /// Seconds within which a counter's growth and a QP's failure belong together, 1 to 60.
+        window_s: f64 = 10.0,
+        /// Seconds without a further error after which the finding is over, 1 to 3600.
+        clear_s: f64 = 60.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.stuck`.
+    QpStuck {
+        /// A QP's own ACK timeouts without a completion that are too many when exceeded, 1 or more.
+        timeouts: f64 = 10.0,
+        /// More such QPs of one port than this are told as one finding about the port, 0 to 255.
+        fold_above: usize = 8,
     }
 }
 

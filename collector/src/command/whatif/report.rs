@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::dcqcn::ParameterRow;
+
 /// `whatif --json`; stable.
 #[derive(Debug, Serialize)]
 pub struct WhatIfReport {
@@ -17,6 +19,19 @@ pub struct WhatIfReport {
     pub advice: String,
     /// What made the figures.
     pub model: Model,
+    /// The port whose parameters the first setting has; null: of none.
+    pub port: Option<PortParameters>,
+}
+
+/// A port's congestion control parameters beside known ones.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PortParameters {
+    /// `DEVICE/PORT`.
+    pub port: String,
+    /// Each known parameter.
+    pub parameters: Vec<ParameterRow>,
+    /// Parameters the model needs that were not read, and are the NIC's default instead.
+    pub assumed: Vec<&'static str>,
 }
 
 /// A setting, with the workload it met.
@@ -44,7 +59,7 @@ pub struct SettingRow {
     pub kmax_bytes: u64,
     /// Share marked just below `kmax_bytes`, 0–1.
     pub pmax: f64,
-    /// Parameter set of DCQCN: `paper`, `nic`.
+    /// Parameter set of DCQCN: `paper`, `nic`, `device`.
     pub cc: &'static str,
     /// Queue that makes the switch pause its senders, bytes; null: no PFC.
     pub xoff_bytes: Option<u64>,

@@ -1,6 +1,9 @@
 //! What `whatif` says of questions whose answers are known, and of questions that have none.
 
 use super::*;
+use crate::engine::Engine;
+use crate::observation::recording::{Header, Reader};
+use crate::rule::Settings;
 
 /// A short form of the common question.
 fn question() -> Question {
@@ -104,4 +107,33 @@ fn what_cannot_be_answered_is_said_in_a_sentence() {
     assert!(wrong(|question| question.l = f64::NAN).starts_with("L is"));
     assert!(wrong(|question| question.seeds = 0).contains("seeds"));
     assert!(wrong(|question| question.params.senders = 5_000).contains("senders"));
+}
+
+#[test]
+fn a_ports_parameters_are_taken_from_a_recording_and_what_was_not_read_is_said() {
+    let log = [
+        r#"{"type":"header","format":"rdmascope-recording","version":1}"#,
+        r#"{"t":1,"type":"device","device":"mlx5_0","driver":"mlx5_core"}"#,
+        r#"{"t":1,"type":"port","device":"mlx5_0","port":1,"link_layer":"Ethernet","state":"ACTIVE","rate_gbps":200}"#,
+        r#"{"t":1,"type":"port","device":"mlx5_0","port":2,"link_layer":"Ethernet","state":"ACTIVE","rate_gbps":200}"#,
+        r#"{"t":2,"type":"congestion_config","device":"mlx5_0","port":1,"np":{"min_time_between_cnps":50},"rp":{"rpg_time_reset":55}}"#,
+    ];
+    let log = log.join("\n");
+    let mut engine = Engine::new(Header::new(), Settings::default());
+    let mut reader = Reader::new(log.as_bytes()).unwrap();
+    while reader.next(|observation| engine.take(observation)).unwrap().is_some() {}
+    let (control, port, rate) = port_parameters(engine.world(), "mlx5_0/1").unwrap();
+    assert_eq!((control.increase_period_ns, control.cnp_interval_ns, rate), (55_000, 50_000, Some(200.0)));
+    assert!(port.assumed.contains(&"dce_tcp_g") && !port.assumed.contains(&"rpg_time_reset"), "{port:?}");
+    let wrong = |name: &str| port_parameters(engine.world(), name).unwrap_err().to_string();
+    assert_eq!(wrong("mlx5_0/2"), "the port mlx5_0/2 has no congestion control parameters there");
+    assert_eq!(wrong("mlx5_1/1"), "the port mlx5_1/1 is not there");
+    assert!(wrong("mlx5_0").contains("DEVICE/PORT"));
+    let mut question = question();
+    question.params.duration_ns = 2_000_000;
+    question.params.warm_up_ns = 0;
+    question.seeds = 1;
+    let report = WhatIfReport { port: Some(port), ..question.answer().unwrap() };
+    let text = report.text();
+    assert!(text.contains("parameters of mlx5_0/1:") && text.contains("taken to be the default: dce_tcp_g"), "{text}");
 }

@@ -10,6 +10,7 @@ impl WhatIfReport {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let [given, against] = [0, 1].map(|at| (&self.settings[at], &self.results[at]));
+        self.push_port(&mut text);
         line(&mut text, &workload(given.0));
         text.push('\n');
         let mut table = columns();
@@ -40,6 +41,34 @@ impl WhatIfReport {
         text.push('\n');
         self.push_model(&mut text);
         text
+    }
+
+    fn push_port(&self, text: &mut String) {
+        let Some(port) = &self.port else { return };
+        line(text, &format!("parameters of {}:", port.port));
+        let mut table = Table::new(&[
+            ("PARAMETER", Align::Left),
+            ("VALUE", Align::Right),
+            ("PAPER", Align::Right),
+            ("NIC DEFAULT", Align::Right),
+            ("UNIT", Align::Left),
+            ("NOTE", Align::Left),
+        ]);
+        for row in &port.parameters {
+            table.row(vec![
+                row.parameter.clone(),
+                or_dash(row.value),
+                or_dash(row.paper),
+                or_dash(row.nic_default),
+                row.unit.to_owned(),
+                row.note.clone().unwrap_or_default(),
+            ]);
+        }
+        text.push_str(&table.to_string());
+        if !port.assumed.is_empty() {
+            line(text, &format!("not read, and taken to be the default: {}", port.assumed.join(", ")));
+        }
+        text.push('\n');
     }
 
     fn push_by_l(&self, text: &mut String) {

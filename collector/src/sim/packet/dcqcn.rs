@@ -3,7 +3,7 @@
 //! A cut halves the rate at most; how much it takes depends on alpha, an average of how often CNPs came. After it a timer
 //! and a byte counter step the rate towards the target it had before, then the target itself upwards.
 
-use super::params::ParamsError;
+use super::params::{ParamsError, within};
 use super::{PS_PER_NS, Picos};
 
 /// Parameters of DCQCN, sender (reaction point) and receiver (notification point) together.
@@ -83,12 +83,16 @@ impl Control {
 
     /// Whether every parameter is in its range.
     pub(super) fn check(&self) -> Result<(), ParamsError> {
-        super::params::within("g", self.g, 0.0, 1.0)?;
-        super::params::within("the first alpha", self.initial_alpha, 0.0, 1.0)?;
-        super::params::within("the alpha period in ns", self.alpha_period_ns as f64, 1.0, 1e9)?;
-        super::params::within("the increase period in ns", self.increase_period_ns as f64, 1_000.0, 1e12)?;
-        super::params::within("the byte reset", self.byte_reset.unwrap_or(1) as f64, 1.0, 1e15)?;
-        super::params::within("the least rate in Gb/s", self.min_rate_gbps, 1e-6, 3_200.0)
+        within("g", self.g, 0.0, 1.0)?;
+        within("the first alpha", self.initial_alpha, 0.0, 1.0)?;
+        within("the alpha period in ns", self.alpha_period_ns as f64, 1.0, 1e9)?;
+        within("the least time between cuts in ns", self.min_cut_interval_ns as f64, 0.0, 1e12)?;
+        within("the least time between CNPs in ns", self.cnp_interval_ns as f64, 0.0, 1e12)?;
+        within("the increase period in ns", self.increase_period_ns as f64, 1_000.0, 1e12)?;
+        within("the byte reset", self.byte_reset.unwrap_or(1) as f64, 1.0, 1e15)?;
+        within("the additive increase in Gb/s", self.ai_gbps, 0.0, 3_200.0)?;
+        within("the hyper increase in Gb/s", self.hai_gbps, 0.0, 3_200.0)?;
+        within("the least rate in Gb/s", self.min_rate_gbps, 1e-6, 3_200.0)
     }
 }
 
@@ -183,7 +187,7 @@ impl Rate {
         // By two counters the paper's rule; by one that of NICs, whose first step after recovery is always additive.
         let hyper = match control.byte_reset {
             Some(_) => self.time_steps.min(self.byte_steps) > control.recovery_steps,
-            None => most > control.recovery_steps + 1,
+            None => most > control.recovery_steps.saturating_add(1),
         };
         let increase = match (most <= control.recovery_steps, hyper) {
             (true, _) => 0.0,

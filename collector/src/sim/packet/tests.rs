@@ -83,6 +83,28 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
 }
 
 #[test]
+fn the_extremes_of_every_parameter_end_without_overflow() {
+    let extremes: [fn(&mut Params); 8] = [
+        |params| params.control.recovery_steps = u32::MAX,
+        |params| (params.control.byte_reset, params.control.increase_period_ns) = (None, 1_000_000_000_000),
+        |params| (params.control.cnp_interval_ns, params.control.min_cut_interval_ns) = (0, 0),
+        |params| (params.control.g, params.control.min_rate_gbps) = (1.0, 1e-6),
+        |params| params.red = Red { kmin_bytes: 0, kmax_bytes: 0, pmax: 0.0 },
+        |params| (params.senders, params.rate_gbps) = (4_096, 3_200.0),
+        |params| params.pfc = Some(Pfc { xoff_bytes: 4_178, xon_bytes: 0, delay_ns: 1_000_000 }),
+        |params| (params.rate_gbps, params.packet_bytes, params.rtt_ns) = (1.0, 65_536, 10_000_000),
+    ];
+    for extreme in extremes {
+        let seen = seen(|params| {
+            incast(params);
+            params.duration_ns = 1_000_000;
+            extreme(params);
+        });
+        assert!(seen.packets > 0);
+    }
+}
+
+#[test]
 fn a_run_in_pieces_is_the_run_in_one() {
     let params = Params { duration_ns: 3_000_000, ..Params::example() };
     let (mut whole, mut pieces) = (Seen::default(), Seen::default());
@@ -281,5 +303,7 @@ fn parameters_outside_their_range_are_refused_with_a_sentence() {
     assert!(wrong(|params| params.rate_gbps = f64::NAN).contains("the rate"));
     assert!(wrong(|params| params.workload = Workload::Bursts { bytes: 1, load: 17.0 }).contains("the load is 17"));
     assert!(wrong(|params| params.duration_ns = 1 << 60).contains("seconds to simulate"));
+    assert!(wrong(|params| params.control.cnp_interval_ns = u64::MAX).contains("between CNPs"));
+    assert!(wrong(|params| params.faults.cnp_loss = -0.1).contains("lost CNPs"));
     assert_eq!(Params::example().check(), Ok(()));
 }

@@ -116,9 +116,8 @@ impl Dcb {
             each(Attributes(payload.get(HEADER_BYTES..).unwrap_or_default()));
         });
         match answer {
-            Ok(_) => Ok(()),
             // Some commands answer EINVAL where the driver has no function for them; a device that is gone has no state.
-            Err(Fault::Refused(EOPNOTSUPP | EINVAL | ENODEV)) => Ok(()),
+            Ok(_) | Err(Fault::Refused(EOPNOTSUPP | EINVAL | ENODEV)) => Ok(()),
             Err(fault) => Err(fault),
         }
     }
@@ -137,7 +136,7 @@ fn priorities(mask: u8) -> [bool; 8] {
 }
 
 /// What the port trusts: what the driver says, or what follows for drivers whose trust is the presence of entries for
-/// DSCP: mlx5 (`mlx5e_dcbnl_ieee_setapp` and `mlx5e_trust_initialize` in en_dcbnl.c) and ice (`ice_dcbnl_setapp`).
+/// DSCP: mlx5 (`mlx5e_dcbnl_ieee_setapp` and `mlx5e_trust_initialize` in `en_dcbnl.c`) and ice (`ice_dcbnl_setapp`).
 fn trust(ieee: Attributes<'_>, driver: Option<&str>) -> Option<&'static str> {
     let named = |selector: u8| match selector {
         SELECT_DSCP => Some("dscp"),

@@ -11,7 +11,7 @@ use crate::source::netlink::stored::{Exchange, Stored};
 const SECOND: Nanos = 1_000_000_000;
 const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
 
-/// mlx5_0 on a PCI function, and rxe0 whose network device is made by another bus.
+/// `mlx5_0` on a PCI function, and rxe0 whose network device is made by another bus.
 fn tree() -> (tempfile::TempDir, Arc<dyn Files>) {
     let dir = tempfile::tempdir().unwrap();
     let make = |path: &str| std::fs::create_dir_all(dir.path().join(path)).unwrap();
@@ -62,6 +62,7 @@ fn list(reporters: &[Vec<u8>]) -> Exchange {
     exchange(FAMILY, DUMP, &[REPORTER_GET, 1, 0, 0], vec![messages, done(0)])
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "what arrives may be an error instead")]
 fn event(mut reporter: Vec<u8>) -> std::io::Result<Vec<u8>> {
     reporter[0] = REPORTER_CHANGED;
     Ok(raw(FAMILY, 0, 0, &reporter))

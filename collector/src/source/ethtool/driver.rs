@@ -17,6 +17,10 @@ pub(super) type Name = [u8; 32];
 /// Between two questions for the names, ns. They come from the driver's memory, not from the device.
 const NAMES_PERIOD: Nanos = 10_000_000_000;
 
+/// A set with more counters than this is kept without those of single queues: an adapter with 64 of them has thousands,
+/// none of which says anything of RDMA, and every one would be in each recording and in memory.
+const MOST_WITH_QUEUES: usize = 512;
+
 /// Asks a driver for its statistics.
 pub(super) trait Statistics: Send {
     /// How many there are. `EOPNOTSUPP` when the driver has none.
@@ -30,8 +34,9 @@ pub(super) trait Statistics: Send {
 /// What is known of one driver's statistics.
 #[derive(Debug, Default)]
 pub(super) struct Driver {
-    /// The names by place; `None` for a place without one, or with one that another place has.
+    /// The names by place; `None` for a place without one, or with one that another place has, or that is left out.
     names: Vec<Option<String>>,
+    known: HashSet<String>,
     values: Vec<u64>,
     raw: Vec<Name>,
     names_due: Nanos,
@@ -39,6 +44,8 @@ pub(super) struct Driver {
     pub(super) nameless: usize,
     /// Places whose name an earlier place has.
     pub(super) doubled: usize,
+    /// Counters of single queues that were left out.
+    pub(super) of_queues: usize,
 }
 
 impl Driver {
@@ -84,7 +91,7 @@ impl Driver {
 
     /// A counter of this name is among the driver's.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.names().any(|own| own == name)
+        self.known.contains(name)
     }
 
     fn ask_names(&mut self, statistics: &mut dyn Statistics, netdev: &str) -> io::Result<()> {
@@ -98,15 +105,19 @@ impl Driver {
                 return asked;
             }
         }
-        let mut seen = HashSet::with_capacity(self.raw.len());
-        (self.nameless, self.doubled) = (0, 0);
+        (self.nameless, self.doubled, self.of_queues) = (0, 0, 0);
         self.names.clear();
+        self.known.clear();
+        let without_queues = self.raw.len() > MOST_WITH_QUEUES;
         for raw in &self.raw {
             let name = text(raw);
             let name = if name.is_empty() {
                 self.nameless += 1;
                 None
-            } else if seen.insert(name.clone()) {
+            } else if without_queues && is_of_a_queue(&name) {
+                self.of_queues += 1;
+                None
+            } else if self.known.insert(name.clone()) {
                 Some(name)
             } else {
                 self.doubled += 1;
@@ -116,6 +127,27 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// The counter is one of a single queue, by how drivers name those: `rx3_packets` and `ch3_poll` (mlx5, `virtio_net`),
+/// `rx_queue_3_drops` (igb, ice), `[3]: rx_ucast` (`bnxt_en`), `rx-3.packets` (i40e).
+fn is_of_a_queue(name: &str) -> bool {
+    let numbered = |prefix: &str, ends: &[&str]| {
+        let rest = name.strip_prefix(prefix)?;
+        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        (after.len() < rest.len() && ends.iter().any(|end| after.starts_with(end))).then_some(())
+    };
+    let forms: [(&str, &[&str]); 8] = [
+        ("rx", &["_"]),
+        ("tx", &["_"]),
+        ("ch", &["_"]),
+        ("rx_queue_", &["_"]),
+        ("tx_queue_", &["_"]),
+        ("[", &["]"]),
+        ("rx-", &["."]),
+        ("tx-", &["."]),
+    ];
+    forms.iter().any(|(prefix, ends)| numbered(prefix, ends).is_some())
 }
 
 /// The name up to its NUL, exactly as the driver gives it; bytes that are no UTF-8 are replaced.
@@ -130,11 +162,14 @@ pub(super) mod tests {
 
     use super::*;
 
+    /// Names and values, or an errno.
+    type Answer = Result<Vec<(Vec<u8>, u64)>, i32>;
+
     /// A driver of a test: what it has is what the closure says at each question.
     #[derive(Default)]
     pub(in super::super) struct Fake {
         /// Answers by network device.
-        pub(in super::super) drivers: Vec<(&'static str, Result<Vec<(Vec<u8>, u64)>, i32>)>,
+        pub(in super::super) drivers: Vec<(&'static str, Answer)>,
         /// Counters appear by this many between names and values.
         pub(in super::super) grows: usize,
         pub(in super::super) asked: Arc<Mutex<Vec<String>>>,
@@ -202,6 +237,39 @@ pub(super) mod tests {
         driver.read(&mut fake, "eth0", 0).unwrap();
         assert_eq!(read(&driver), [("a", 1), ("b", 4)]);
         assert_eq!((driver.nameless, driver.doubled), (1, 1));
+    }
+
+    #[test]
+    fn of_a_large_set_the_counters_of_single_queues_are_left_out_and_counted() {
+        let of_queues = (0..600).map(|n| (format!("rx{n}_packets").into_bytes(), 1));
+        let counters: Vec<(Vec<u8>, u64)> = of_queues.chain([(b"rx_packets_phy".to_vec(), 7)]).collect();
+        let mut large = Fake { drivers: vec![("eth0", Ok(counters))], ..Fake::default() };
+        let mut driver = Driver::default();
+        driver.read(&mut large, "eth0", 0).unwrap();
+        assert_eq!((read(&driver), driver.of_queues), (vec![("rx_packets_phy", 7)], 600));
+        // In a small one they stay.
+        let mut driver = Driver::default();
+        driver.read(&mut fake(&[(b"rx0_packets", 1)]), "eth0", 0).unwrap();
+        assert_eq!((read(&driver), driver.of_queues), (vec![("rx0_packets", 1)], 0));
+    }
+
+    #[test]
+    fn a_priority_a_lane_and_a_size_are_no_queue() {
+        for name in ["rx3_packets", "tx12_xmit_more", "ch0_poll", "rx_queue_1_drops", "[0]: rx_ucast", "tx-7.bytes"] {
+            assert!(is_of_a_queue(name), "{name}");
+        }
+        for name in [
+            "rx_prio3_pause",
+            "rx_err_lane_0_phy",
+            "rx_64_bytes_phy",
+            "tx_priority_3_xoff.nic",
+            "rx_bytes",
+            "rx_",
+            "tx",
+            "pfc_pri3_rx_duration_us",
+        ] {
+            assert!(!is_of_a_queue(name), "{name}");
+        }
     }
 
     #[test]

@@ -121,7 +121,11 @@ impl Source for Ethtool {
             (_, true) => Seeing::Ok,
             (_, false) => Seeing::Partial,
         };
-        let sees = format!("{} network devices, {counters} counters", self.watches.len());
+        let mut sees = format!("{} network devices, {counters} counters", self.watches.len());
+        let of_queues: usize = self.watches.iter().map(Watch::of_queues).sum();
+        if of_queues > 0 {
+            sees.push_str(&format!(" ({of_queues} of single queues left out)"));
+        }
         Availability { name: NAME, state, sees, missing }
     }
 

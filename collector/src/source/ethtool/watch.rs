@@ -86,6 +86,11 @@ impl Watch {
         self.counters.len() + self.driver.counters().count()
     }
 
+    /// Counters of single queues that are left out.
+    pub(super) fn of_queues(&self) -> usize {
+        self.driver.of_queues
+    }
+
     /// What of it is not seen.
     pub(super) fn missing(&self) -> Vec<Missing> {
         let netdev = &self.netdev;

@@ -1,6 +1,6 @@
 //! Network devices as rtnetlink describes them: names, masters, bonds, carrier counts.
 //!
-//! Numbers are from include/uapi/linux/if_link.h and rtnetlink.h.
+//! Numbers are from `include/uapi/linux/if_link.h` and `rtnetlink.h`.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ mod attr {
     pub(super) const BOND_ACTIVE_SLAVE: u16 = 2;
 }
 
-/// The modes of a bond by number, as `bonding/mode` names them (`bond_mode_tbl` in drivers/net/bonding/bond_options.c).
+/// The modes of a bond by number, as `bonding/mode` names them (`bond_mode_tbl` in `drivers/net/bonding/bond_options.c`).
 const MODES: [&str; 7] =
     ["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"];
 

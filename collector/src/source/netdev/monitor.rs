@@ -44,11 +44,11 @@ impl Monitor {
         };
         match open() {
             Ok((questions, events)) => Self::over(Box::new(questions), Box::new(events)),
-            Err(error) => Self::without(error),
+            Err(error) => Self::without(&error),
         }
     }
 
-    fn without(error: io::Error) -> Self {
+    fn without(error: &io::Error) -> Self {
         Self { missing: Some(format!("rtnetlink cannot be used: {error}")), ..Self::empty() }
     }
 

@@ -49,6 +49,7 @@ fn listed(links: &[Vec<u8>]) -> Stored {
     list(vec![messages, done(0)])
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "what arrives may be an error instead")]
 fn event(links: &[Vec<u8>]) -> std::io::Result<Vec<u8>> {
     Ok(links.iter().flat_map(|link| raw(NEW_LINK, 0, 0, link)).collect())
 }

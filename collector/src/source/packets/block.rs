@@ -1,7 +1,7 @@
 //! One block of the kernel's ring: the frames in it.
 //!
-//! Layout: `struct tpacket_block_desc` and `struct tpacket3_hdr` (include/uapi/linux/if_packet.h), described in
-//! Documentation/networking/packet_mmap.rst. Numbers are in the host's order.
+//! Layout: `struct tpacket_block_desc` and `struct tpacket3_hdr` (`include/uapi/linux/if_packet.h`), described in
+//! `Documentation/networking/packet_mmap.rst`. Numbers are in the host's order.
 
 /// Where a block says what it is: `hdr.bh1.block_status`.
 pub(super) const STATUS: usize = 8;

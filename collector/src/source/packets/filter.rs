@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(run(&program, TX_OF_RXE), SNAP_BYTES);
         for tags in 0..3 {
             for v6 in [false, true] {
-                let frame = Frame { tags, v6, ..Frame::default() };
+                let frame = Frame { v6, tags, ..Frame::default() };
                 assert_eq!(run(&program, &frame.bytes()), SNAP_BYTES, "{frame:?}");
                 let other = Frame { port: 4790, ..frame.clone() };
                 assert_eq!(run(&program, &other.bytes()), 0, "{other:?}");

@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(packet.src, IpAddr::from([10, 0, 1, 1]));
         assert_eq!(packet.dst, IpAddr::from([10, 0, 2, 1]));
         assert_eq!((packet.dscp, packet.ecn, packet.ip_id), (26, Ecn::Ect0, 0x1c46));
-        assert_eq!((packet.opcode, packet.dest_qpn, packet.psn), (0x0a, 17, 0x00f1_23));
+        assert_eq!((packet.opcode, packet.dest_qpn, packet.psn), (0x0a, 17, 0xf123));
         assert_eq!((packet.ip_bytes, packet.ack_request), (1084, true));
         assert!(packet.is_request() && packet.wants_response() && !packet.is_cnp() && !packet.fecn && !packet.becn);
     }

@@ -58,7 +58,7 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// The frame: from 10.0.SRC.1 to 10.0.DST.1, or from fd00::SRC to fd00::DST.
+    /// The frame: from 10.0.SRC.1 to 10.0.DST.1, or from `fd00::SRC` to `fd00::DST`.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0x5e; 12];
         for _ in 0..self.tags {

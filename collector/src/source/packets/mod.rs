@@ -44,13 +44,13 @@ use self::budget::Budget;
 use self::places::{RocePort, Tap};
 use self::ring::Ring;
 use self::roll::Roll;
-use self::tally::{Tally, Way};
+use self::tally::Way;
 use super::files::Files;
 use super::nldev::peers::Peers;
 use super::sysfs::DeviceQuestion;
 use super::{Availability, Emit, Missing, Source};
 use crate::clock;
-use crate::observation::{Body, CounterSource, Counters, Lost, Nanos, Observation, Seeing};
+use crate::observation::{Body, CounterSource, Counters, Lost, Nanos, Observation, Pairs, Seeing};
 
 /// The source's name.
 pub const NAME: &str = "packets";
@@ -306,12 +306,12 @@ impl Count {
     /// Emits the numbers of every port looked at and of its QPs.
     fn tell(&self, now: Nanos, now_ns: u64, emit: &mut Emit<'_>) {
         for (number, port) in self.ports.iter().enumerate().filter(|(number, _)| self.told[*number]) {
-            let set = |qpn: Option<u32>, tally: &Tally| Counters {
+            let set = |qpn: Option<u32>, values: Pairs<'static, u64>| Counters {
                 device: port.device.as_str().into(),
                 port: Some(port.port),
                 source: CounterSource::Packets,
                 qpn,
-                values: tally.values(),
+                values,
                 ..Counters::default()
             };
             if port.addresses.is_empty() {
@@ -319,10 +319,10 @@ impl Count {
                 continue;
             }
             if let Some(tally) = self.roll.port(number) {
-                emit(&Observation { t: now, body: Body::Counters(set(None, tally)) });
+                emit(&Observation { t: now, body: Body::Counters(set(None, tally.values_with_classes())) });
             }
             for (qpn, tally) in self.roll.qps_of(number, now_ns) {
-                emit(&Observation { t: now, body: Body::Counters(set(Some(qpn), tally)) });
+                emit(&Observation { t: now, body: Body::Counters(set(Some(qpn), tally.values())) });
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::source::Missing;
 use crate::source::files::Files;
 use crate::source::sysfs::{gids_of, netdevs_of};
 
-/// Ethernet and loopback (`ARPHRD_ETHER`, `ARPHRD_LOOPBACK`, include/uapi/linux/if_arp.h): frames that begin with an
+/// Ethernet and loopback (`ARPHRD_ETHER`, `ARPHRD_LOOPBACK`, `include/uapi/linux/if_arp.h`): frames that begin with an
 /// Ethernet header.
 const WITH_ETHERNET_HEADER: [&str; 2] = ["1", "772"];
 /// What `node_type` says of an iWARP device (drivers/infiniband/core/sysfs.c).

@@ -1,10 +1,11 @@
 //! The kernel's side: an `AF_PACKET` socket on one network device and the ring it shares with this process
-//! (`TPACKET_V3`, Documentation/networking/packet_mmap.rst).
+//! (`TPACKET_V3`, `Documentation/networking/packet_mmap.rst`).
 //!
 //! The socket only looks. It is not promiscuous unless asked, binds nothing to the device, and everything ends with its
 //! descriptor. Frames are copied into blocks; a block is handed over when it is full, or after [`HAND_OVER_MS`].
 
 #![allow(unsafe_code, reason = "libc's sockets and a shared mapping; each block says why it is sound")]
+#![allow(clippy::cast_possible_truncation, reason = "constants and sizes of structures, all below 2^15")]
 
 use std::io;
 use std::mem::size_of;

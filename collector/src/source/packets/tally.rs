@@ -123,20 +123,36 @@ impl Direction {
 /// Delays of data packets, those that were marked apart from the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Delays {
-    ce_sum_ns: u64,
-    ce_n: u64,
-    plain_sum_ns: u64,
-    plain_n: u64,
+    ce: Sums,
+    plain: Sums,
     min_ns: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Sums {
+    sum_ns: u64,
+    n: u64,
+    /// Entry i counts delays of 2^i up to 2^(i+1) ns, entry 0 also 0, the last one all that are longer.
+    log2: [u64; 32],
+}
+
+impl Sums {
+    fn add(&mut self, delay_ns: u64) {
+        self.sum_ns = self.sum_ns.saturating_add(delay_ns);
+        self.n += 1;
+        let class = usize::try_from(delay_ns.max(1).ilog2()).unwrap_or(usize::MAX);
+        self.log2[class.min(31)] += 1;
+    }
 }
 
 impl Delays {
     /// Takes one delay.
     pub(super) fn add(&mut self, ce: bool, delay_ns: u64) {
-        let (sum, n) =
-            if ce { (&mut self.ce_sum_ns, &mut self.ce_n) } else { (&mut self.plain_sum_ns, &mut self.plain_n) };
-        *sum = sum.saturating_add(delay_ns);
-        *n += 1;
+        if ce {
+            self.ce.add(delay_ns)
+        } else {
+            self.plain.add(delay_ns)
+        }
         self.min_ns = Some(self.min_ns.map_or(delay_ns, |min| min.min(delay_ns)));
     }
 
@@ -144,13 +160,21 @@ impl Delays {
         // Without a measurement nothing is known of delays, which is not the same as none.
         let Some(min_ns) = self.min_ns else { return };
         for (name, value) in [
-            ("delay_ce_sum_ns", self.ce_sum_ns),
-            ("delay_ce_n", self.ce_n),
-            ("delay_plain_sum_ns", self.plain_sum_ns),
-            ("delay_plain_n", self.plain_n),
+            ("delay_ce_sum_ns", self.ce.sum_ns),
+            ("delay_ce_n", self.ce.n),
+            ("delay_plain_sum_ns", self.plain.sum_ns),
+            ("delay_plain_n", self.plain.n),
             ("delay_min_ns", min_ns),
         ] {
             values.push(Text::Borrowed(name), value);
+        }
+    }
+
+    fn tell_classes(&self, values: &mut Pairs<'static, u64>) {
+        for (kind, sums) in [("ce", &self.ce), ("plain", &self.plain)] {
+            for (class, n) in sums.log2.iter().enumerate().filter(|(_, n)| **n > 0) {
+                values.push(format!("delay_{kind}_log2_{class}"), *n);
+            }
         }
     }
 }
@@ -188,6 +212,13 @@ impl Tally {
             }
         }
         self.delays.tell(&mut values);
+        values
+    }
+
+    /// The same with the classes of the delays, from which a median can be told: for a port.
+    pub(super) fn values_with_classes(&self) -> Pairs<'static, u64> {
+        let mut values = self.values();
+        self.delays.tell_classes(&mut values);
         values
     }
 }
@@ -231,6 +262,12 @@ mod tests {
         let delays = ["ce_sum_ns", "ce_n", "plain_sum_ns", "plain_n", "min_ns"]
             .map(|name| values.get(&format!("delay_{name}")).copied().unwrap());
         assert_eq!(delays, [900, 1, 800, 2, 300]);
+        tally.delays.add(false, 0);
+        tally.delays.add(false, u64::MAX);
+        let values = tally.values_with_classes();
+        let class = |name: &str| values.get(&format!("delay_{name}")).copied();
+        assert_eq!(["ce_log2_9", "plain_log2_8", "plain_log2_0", "plain_log2_31"].map(class), [1, 2, 1, 1].map(Some));
+        assert_eq!(class("ce_log2_8"), None);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::frames::Frame;
 use super::places::RocePort;
 use super::*;
-use crate::observation::Pairs;
 use crate::source::nldev::peers::Connected;
 
 const MS: u64 = 1_000_000;

@@ -142,7 +142,7 @@ mod tests {
     const AT: Place = Place { port: 1, qpn: 17 };
 
     fn packet(psn: u32, id: u16) -> Packet {
-        parse(&Frame { psn, id, ..Frame::default() }.bytes()).unwrap()
+        parse(&Frame { id, psn, ..Frame::default() }.bytes()).unwrap()
     }
 
     fn settle(transit: &mut Transit) -> Vec<(bool, u64)> {
