@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Qps(Table),
     /// Print the findings once
     Findings(Table),
+    /// Print the failovers once: what happened when, and whether it kept within the budgets
+    Failovers(Table),
     /// Turn sysfs trees into a recording
     Import(Import),
     /// Two ECN, DCQCN or PFC settings side by side, by a model of one queue
@@ -232,7 +234,7 @@ pub(crate) struct Check {
     pub(crate) recording: Option<PathBuf>,
 }
 
-/// `ports`, `qps`, `findings`.
+/// `ports`, `qps`, `findings`, `failovers`.
 #[derive(Debug, Args)]
 pub(crate) struct Table {
     /// How long to watch first; rates need two readings

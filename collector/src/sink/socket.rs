@@ -23,7 +23,7 @@ pub use self::bind::{SocketError, group_id};
 use super::findings::Told;
 use super::{Log, Sink};
 use crate::finding::Finding;
-use crate::inventory::World;
+use crate::inventory::{Failover, World};
 use crate::observation::recording::Header;
 
 /// Readers at the same time.
@@ -148,6 +148,11 @@ impl Shared {
 impl Sink for Socket {
     fn findings(&mut self, findings: &[Arc<Finding>], world: &World) {
         self.tell(findings.iter().map(|finding| json(&Told::new(finding)) + "\n"), world);
+    }
+
+    fn failovers(&mut self, failovers: &[Arc<Failover>], world: &World) {
+        let line = |failover: &Arc<Failover>| json(&serde_json::json!({ "failover": failover })) + "\n";
+        self.tell(failovers.iter().map(line), world);
     }
 
     fn finish(&mut self) {
