@@ -1,3 +1,4 @@
+// link: -static
 // hooked FILE: a hook. Notes in FILE, as a line of JSON, the CLOCK_MONOTONIC nanoseconds at which it began to run, before
 // anything else, and what it was told in its environment and on standard input.
 #include <stdio.h>

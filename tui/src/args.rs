@@ -188,7 +188,7 @@ pub(crate) struct Record {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Collect {
     /// Local socket for programs that act on findings, or off [default: /run/rdmascope/events.sock for root, else
-    /// $XDG_RUNTIME_DIR/rdmascope/events.sock]
+    /// rdmascope/events.sock below `XDG_RUNTIME_DIR`]
     #[arg(long, env = "RDMASCOPE_SOCKET", value_name = "PATH|off")]
     pub(crate) socket: Option<String>,
     /// Group that may connect, besides the owner: a name in /etc/group, or a number

@@ -63,9 +63,9 @@ impl Engine {
 
     /// A call changed a QP.
     pub(super) fn qp_called(&mut self, t: Nanos, device: DeviceId, number: u32, seen: &observation::Qp<'_>) {
-        let to = match (seen.event, seen.to, seen.errno) {
-            (QpEvent::Modify, Some(to @ (QpState::Sqd | QpState::Err)), None) => to,
-            _ => return,
+        let (QpEvent::Modify, Some(to @ (QpState::Sqd | QpState::Err)), None) = (seen.event, seen.to, seen.errno)
+        else {
+            return;
         };
         let Some(qp) = self.world.qps.find(device, number) else { return };
         let Some(port) = self.port_of_qp(device, qp.port) else { return };

@@ -182,7 +182,7 @@ impl Engine {
         self.posted(t, device, seen);
         self.latency(t, device, seen);
         let qp = self.world.qps.entry(t, device, seen.qpn);
-        let moved_before = qp.stats_t;
+        let active_before = qp.stats_t;
         let posted = seen.posts > qp.posts;
         // Lower than before: the numbers of a new owner of the QPN.
         let grown = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
@@ -220,7 +220,7 @@ impl Engine {
         }
         if posted {
             let completed = seen.completions.is_some_and(|n| n > 0);
-            let moved = Moved { t, before, moved_before, last_post_t: seen.last_post_t, completed };
+            let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, completed };
             self.qp_moved(device, seen.qpn, &moved);
         }
     }

@@ -19,6 +19,8 @@ const IDLE_NS: Nanos = 2_000_000_000;
 const MAX_QPS: usize = 4096;
 /// Up to this many QPs of an incident are judged one by one as they end, more of them at the end of the window.
 const FEW_QPS: usize = 8;
+/// Processes whose first operation elsewhere is remembered in one incident.
+const MAX_PROCESSES: usize = 1024;
 /// Incidents under way at once: one for each port is usual.
 const MAX_OPEN: usize = 64;
 /// Before two readings are known their distance is taken to be this, ns.
@@ -57,6 +59,9 @@ struct Incident {
     uncounted: u32,
     /// Processes whose QPs ended: their operations on another path end the incident.
     owners: BTreeSet<u32>,
+    /// First operations on other paths by process, also of those that are not known to have lost a QP yet: the list of
+    /// QPs is read later than their statistics.
+    operations: BTreeMap<u32, (Mark, Replacement)>,
     /// When something of it last happened.
     newest: Nanos,
     /// What was told of it last.
@@ -82,7 +87,7 @@ pub(crate) struct Moved {
     /// When they were read before.
     pub(crate) before: Option<Nanos>,
     /// When the QP had moved last, before this.
-    pub(crate) moved_before: Option<Nanos>,
+    pub(crate) active_before: Option<Nanos>,
     /// When it posted last.
     pub(crate) last_post_t: Option<Nanos>,
     /// It has had completions.
@@ -230,13 +235,14 @@ impl Stopwatch {
         for index in 0..self.open.len() {
             let incident = &self.open[index];
             let Some(began) = incident.failover.began() else { continue };
-            let owned = qp.pid.is_some_and(|pid| incident.owners.contains(&pid));
-            if incident.failover.first_operation.is_some() || !owned || incident.qps.contains_key(&qp.id) {
+            let Some(pid) = qp.pid else { continue };
+            let known = incident.operations.contains_key(&pid) || incident.operations.len() >= MAX_PROCESSES;
+            if incident.failover.first_operation.is_some() || known || incident.qps.contains_key(&qp.id) {
                 continue;
             }
             let other = key != Some(incident.failover.key);
             let new = qp.created && qp.since > began.not_before;
-            let idle = moved.moved_before.is_none_or(|before| before.saturating_add(IDLE_NS) < began.not_before);
+            let idle = moved.active_before.is_none_or(|before| before.saturating_add(IDLE_NS) < began.not_before);
             let completed = moved.completed && new;
             let same_again = incident.failover.bond_switch.is_some() || incident.failover.port_up.is_some();
             let last_post = moved.last_post_t.filter(|last| *last <= moved.t);
@@ -253,10 +259,12 @@ impl Stopwatch {
             let device = world.device(qp.device).name.clone();
             let how = if completed { "completed" } else { "posted; completions are not seen" };
             let what = format!("QP {} of {device}: {how}", qp.qpn);
-            let failover = &mut self.open[index].failover;
-            failover.first_operation = Some(Mark { at: Moment::between(earliest, t), what });
-            failover.replacement = Some(Replacement { device, port: key.map(|key| key.port), qpn: qp.qpn });
-            self.touch(index, moved.t);
+            let path = Replacement { device, port: key.map(|key| key.port), qpn: qp.qpn };
+            let incident = &mut self.open[index];
+            incident.operations.insert(pid, (Mark { at: Moment::between(earliest, t), what }, path));
+            if incident.owners.contains(&pid) {
+                self.touch(index, moved.t);
+            }
         }
     }
 
@@ -344,6 +352,7 @@ impl Stopwatch {
             qps: BTreeMap::new(),
             uncounted: 0,
             owners: BTreeSet::new(),
+            operations: BTreeMap::new(),
             newest: at.t,
             told: None,
         };
@@ -427,6 +436,13 @@ impl Incident {
         }
         failover.qps = qps;
         failover.first_qp = first.map(|(at, what)| Mark { at, what: what.to_owned() });
+        if failover.first_operation.is_none() {
+            let of_owner = |(pid, _): &(&u32, &(Mark, Replacement))| self.owners.contains(*pid);
+            let first = self.operations.iter().filter(of_owner).min_by_key(|(_, (mark, _))| mark.at.t);
+            if let Some((_, (mark, path))) = first {
+                (failover.first_operation, failover.replacement) = (Some(mark.clone()), Some(path.clone()));
+            }
+        }
         failover.floor = floor(self.qps.values().filter_map(|ended| ended.timers), is_rxe(world, failover.key));
         failover.judge(&settings.budgets_ms);
     }

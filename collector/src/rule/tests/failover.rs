@@ -89,6 +89,15 @@ fn a_qp_that_dies_after_its_port_is_an_abrupt_failover_with_the_floor_of_its_tim
 }
 
 #[test]
+fn an_operation_that_is_seen_before_the_qp_is_found_dead_is_the_first_one_all_the_same() {
+    let mut log = Log::pair();
+    log.event(2.0, "d", "PORT_ERR").connect(2.3, "e", 40).probes(2.1);
+    log.posted(3.1, "e", 40, 5, 3.0).probes(3.1).qp(3.5, "d", 17, "seen", Some("ERR"));
+    log.posted(4.1, "e", 40, 9, 4.0).probes(4.1).until(5, 40);
+    assert_eq!(marks(&log.failovers()[0])[4], "2.303..3");
+}
+
+#[test]
 fn a_drain_before_the_port_falls_is_graceful_and_its_outage_begins_with_the_drain() {
     let mut log = Log::pair();
     log.connect(0.2, "e", 40);
