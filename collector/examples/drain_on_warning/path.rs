@@ -252,7 +252,7 @@ impl End {
         // completion is a valid one.
         let (n, done) = unsafe {
             let Some(poll_cq) = (*self.context).ops.poll_cq else { return Vec::new() };
-            let n = poll_cq(self.cq, BATCH as c_int, done.as_mut_ptr().cast());
+            let n = poll_cq(self.cq, c_int::try_from(BATCH).unwrap_or(0), done.as_mut_ptr().cast());
             (n, done.assume_init())
         };
         let n = usize::try_from(n).unwrap_or(0);
