@@ -245,11 +245,12 @@ impl Failover {
     }
 
     /// When the path stopped carrying data: the port was down, a QP died or was moved, or the bond switched, whichever
-    /// came first.
+    /// came first. Which one it was may not be certain.
     #[must_use]
     pub fn began(&self) -> Option<Moment> {
         let marks = [&self.port_down, &self.first_qp, &self.bond_switch];
-        marks.into_iter().flatten().map(|mark| mark.at).min_by_key(|at| (at.t, at.not_before))
+        let marks = || marks.into_iter().flatten().map(|mark| mark.at);
+        Some(Moment::between(marks().map(|at| at.not_before).min()?, marks().map(|at| at.t).min()?))
     }
 
     /// The five times in their order, each with its name and what is known of it.

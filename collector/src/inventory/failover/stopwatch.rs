@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Failover, Floor, Mark, Moment, Qps, Replacement, floor_ns};
 use crate::inventory::{By, PortKey, PortRecord, QpChange, QpRecord, QpRef, World};
-use crate::observation::{AerSeverity, Nanos, PortState, QpState};
+use crate::observation::{AerSeverity, LinkLayer, Nanos, PortState, QpState};
 use crate::rule::{FailoverSettings, clock, predicts_failure};
 use crate::timeline::counter_table::Meaning;
 
@@ -13,6 +13,9 @@ use crate::timeline::counter_table::Meaning;
 const BEFORE_NS: Nanos = 5_000_000_000;
 /// The call that asked for a QP's error state may be told this long after the state was found, ns.
 const LATE_CALL_NS: Nanos = 1_000_000_000;
+/// The kernel tells a lost carrier up to a second late (`net/core/link_watch.c` runs once a second, and a carrier that is
+/// lost is not urgent to it), and some more until it is told on; QPs may know earlier. ns.
+const LATE_CARRIER_NS: Nanos = 1_200_000_000;
 /// A QP that posted nothing for this long was idle, ns.
 const IDLE_NS: Nanos = 2_000_000_000;
 /// QPs that are told apart in one incident.
@@ -241,20 +244,26 @@ impl Stopwatch {
                 continue;
             }
             let other = key != Some(incident.failover.key);
-            let new = qp.created && qp.since > began.not_before;
-            let idle = moved.active_before.is_none_or(|before| before.saturating_add(IDLE_NS) < began.not_before);
+            // What happened before a lost carrier was told may have happened after it was lost. A drain that came first
+            // has its exact time.
+            let drain = incident.failover.first_qp.as_ref().map(|mark| mark.at).filter(|at| at.t == at.not_before);
+            let exact = drain.is_some_and(|drain| drain.t <= began.t);
+            let late_ns = if exact { 0 } else { late_carrier_ns(world, incident.failover.key) };
+            let from = began.not_before.saturating_sub(late_ns);
+            let new = qp.created && qp.since > from;
+            let idle = moved.active_before.is_none_or(|before| before.saturating_add(IDLE_NS) < from);
             let completed = moved.completed && new;
             let same_again = incident.failover.bond_switch.is_some() || incident.failover.port_up.is_some();
             let last_post = moved.last_post_t.filter(|last| *last <= moved.t);
             let t = if completed { moved.t } else { last_post.unwrap_or(moved.t) };
-            if !((other && (new || idle)) || (new && same_again)) || t < began.not_before {
+            if !((other && (new || idle)) || (new && same_again)) || t < from {
                 continue;
             }
             let ready = qp.detail.as_ref().and_then(|detail| {
                 let ready = |change: &QpChange| change.to == Some(QpState::Rts) && change.errno.is_none();
                 detail.changes.iter().rev().find(|(_, change)| ready(change)).map(|(t, _)| *t)
             });
-            let earliest = [moved.before, ready.filter(|ready| *ready <= t), Some(began.not_before)];
+            let earliest = [moved.before, ready.filter(|ready| *ready <= t), Some(from)];
             let earliest = earliest.into_iter().flatten().max().unwrap_or(0);
             let device = world.device(qp.device).name.clone();
             let how = if completed { "completed" } else { "posted; completions are not seen" };
@@ -412,6 +421,7 @@ impl Incident {
     fn refresh(&mut self, world: &World, settings: &FailoverSettings) {
         let failover = &mut self.failover;
         let down = failover.port_down.as_ref().map(|mark| mark.at);
+        let late_ns = late_carrier_ns(world, failover.key);
         let mut qps = Qps { uncounted: self.uncounted, ..Qps::default() };
         let mut first: Option<(Moment, &str)> = None;
         for ended in self.qps.values() {
@@ -425,9 +435,9 @@ impl Incident {
                 }
             } else {
                 qps.died += 1;
-                // What dies after its port went down is taken to have died of it.
+                // What is found dead after its port went down is taken to have died of it.
                 if let Some(down) = down.filter(|down| down.not_before <= at.t) {
-                    at.not_before = at.not_before.max(down.not_before);
+                    at.not_before = at.not_before.max(down.not_before.saturating_sub(late_ns));
                 }
             }
             if first.is_none_or(|(first, _)| (at.t, at.not_before) < (first.t, first.not_before)) {
@@ -446,6 +456,12 @@ impl Incident {
         failover.floor = floor(self.qps.values().filter_map(|ended| ended.timers), is_rxe(world, failover.key));
         failover.judge(&settings.budgets_ms);
     }
+}
+
+/// How late the kernel may be in telling that a port is down. An InfiniBand adapter tells it itself.
+fn late_carrier_ns(world: &World, key: PortKey) -> Nanos {
+    let infiniband = world.port(key).is_some_and(|port| port.link_layer == LinkLayer::InfiniBand);
+    if infiniband { 0 } else { LATE_CARRIER_NS }
 }
 
 fn timers(qp: &QpRecord) -> Option<(u8, u8)> {
