@@ -162,7 +162,10 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             summary.push_str(&format!(", {times:.0} times this link's own {baseline:.1e} ({windows} windows)"));
         }
         Some(_) => summary.push_str(&format!(", none before ({windows} windows)")),
-        None => summary.push_str(&format!(", more than {:.0e}; no baseline yet", settings.max_ber)),
+        None if ber > settings.max_ber => {
+            summary.push_str(&format!(", more than {:.0e}; no baseline yet", settings.max_ber));
+        }
+        None => summary.push_str("; no baseline yet"),
     }
     if let Some((lane, lane_ber)) = &lane {
         summary.push_str(&format!("; {lane}"));
