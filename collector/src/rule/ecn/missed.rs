@@ -11,7 +11,7 @@ use crate::rule::Rule;
 use crate::timeline::counter_table::Meaning;
 
 /// Windows a quiet latency must rest on before it is compared with.
-const BASE_WINDOWS: usize = 10;
+const BASE_WINDOWS: usize = 5;
 /// A stop of others for more than this share of the own pause makes this host the slow receiver.
 const OWN_PART: f64 = 0.2;
 /// Not-ECT data packets in all that a finding needs.

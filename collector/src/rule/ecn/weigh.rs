@@ -177,6 +177,8 @@ fn of_late(late: u64, n: u64, stood: f64) -> f64 {
         (found, wanted) if found < 0.1 * wanted && wanted >= 10.0 => 1.3,
         // Too few to be missed, and none seen.
         (found, _) if found < 3.0 => 0.5,
+        // Far more than the marks call for: the bucket's edge is close to the floor, and a few packets pass it.
+        (found, wanted) if found >= 10.0 * wanted => -0.3,
         _ => -0.6,
     }
 }
