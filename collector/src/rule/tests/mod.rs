@@ -2,6 +2,7 @@
 //! back from a recording of it, and both must say the same.
 
 mod counter;
+mod ecn;
 mod link;
 mod nic;
 mod pcie;
