@@ -124,8 +124,9 @@ fn ignored(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
 
 /// CNPs are handled all the time and the port sends at nearly its full rate: CNPs a second.
 ///
-/// A flow is cut by each CNP and needs milliseconds to come back, so a port of few flows cannot keep both up. One of many
-/// flows can: then nothing is said.
+/// Several flows share the rate: each is slowed down to its part and the port stays full, so CNPs at full rate are normal
+/// there. A single flow that gets CNPs faster than DCQCN's alpha fades (some 50 µs) is halved again and again and cannot
+/// stay near the rate of the line.
 fn keeps_rate(view: &View<'_>, port: &PortRecord, parts: &[Sums]) -> Option<f64> {
     let settings = &view.settings.ecn_cnp_ignored;
     let few = (1..=settings.qps).contains(&port.qps);

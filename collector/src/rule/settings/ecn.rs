@@ -89,11 +89,11 @@ table! {
         share: f64 = 0.05,
         /// CNPs handled per second and QP that a port at full rate cannot have obeyed, 1 or more. Looked at only where the
         /// probes see at least nine tenths of the bytes: of unseen QPs nobody knows how many there are.
-        handled_per_s: f64 = 1000.0,
+        handled_per_s: f64 = 10_000.0,
         /// Share of the port's rate that is full rate, 0 to 1.
         utilisation: f64 = 0.9,
-        /// QPs above which a port can keep its rate although single flows are slowed down, 0 or more.
-        qps: u32 = 16,
+        /// QPs above which a port can keep its rate although each flow is slowed down to its share, 0 or more.
+        qps: u32 = 1,
     }
 }
 
