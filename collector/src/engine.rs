@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::finding::{Book, Finding};
+use crate::incident;
 use crate::inventory::{
     BondRecord, CongestionRecord, DeviceId, DeviceRecord, Identity, LoopbackSample, PcieRecord, PortEvent, PortKey,
     PortRecord, ProbeRecord, SourceRecord, World,
@@ -20,6 +21,8 @@ mod qps;
 const MAX_GAP_WINDOWS: u64 = 100_000;
 /// QP failures come in storms; the rules are asked once per storm of this length, ns.
 const QP_STORM_NS: u64 = 10_000_000;
+/// Devices that are introduced within this time are all there at once, ns.
+const TOLD_TOGETHER_NS: u64 = 1_000_000_000;
 /// Distinct texts (comm, GID, container) that are shared; beyond that they are stored one by one.
 const MAX_SHARED_TEXTS: usize = 100_000;
 
@@ -228,7 +231,8 @@ impl Engine {
     fn publish_findings(&mut self) {
         let mut findings: Vec<Arc<Finding>> = self.book.all_raised().cloned().collect();
         findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.first_t.cmp(&a.first_t)).then(a.rule.cmp(b.rule)));
-        self.world.findings = findings;
+        let related = findings.iter().any(|finding| finding.part_of.is_some());
+        self.world.findings = if related { incident::arranged(&findings) } else { findings };
         self.world.findings_dropped = self.book.overflow;
         self.world.cleared = self.book.cleared().iter().rev().cloned().collect();
     }
@@ -273,7 +277,15 @@ impl Engine {
                 device.removed && device.identity().matches(&identity) && (!same_name || *device.name == *seen.device)
             })
         };
-        let id = match back(true).or_else(|| back(false)) {
+        let renamed = self.renamed(t, seen, &identity, named.is_some());
+        let id = match renamed.or_else(|| back(true)).or_else(|| back(false)) {
+            Some(index) if renamed.is_some() => {
+                // Nobody said that the old name is gone.
+                let former = self.world.devices[index].name.clone();
+                self.names.remove(&former);
+                self.names.insert(seen.device.as_ref().into(), DeviceId::at(index));
+                DeviceId::at(index)
+            }
             Some(index) => {
                 let id = DeviceId::at(index);
                 self.names.insert(seen.device.as_ref().into(), id);
@@ -285,6 +297,21 @@ impl Engine {
             None => self.device_id(t, &seen.device),
         };
         self.device_mut(id).update(seen);
+    }
+
+    /// The device that is there under another name and is the one seen: it was renamed, and nobody told of a removal.
+    ///
+    /// A function and GUID may have two devices at once (a device and its management sub-device); those have different
+    /// indices and are seen in the same moment. The name's last owner having lost it (`taken`) leaves no such doubt.
+    fn renamed(&self, t: Nanos, seen: &observation::Device<'_>, identity: &Identity, taken: bool) -> Option<usize> {
+        self.world.devices.iter().position(|device| {
+            let same_index = device.index.zip(seen.index).map(|(before, now)| before == now);
+            let late = t.saturating_sub(device.first_seen) >= TOLD_TOGETHER_NS;
+            !device.removed
+                && *device.name != *seen.device
+                && device.identity().matches(identity)
+                && same_index.unwrap_or(taken || late)
+        })
     }
 
     fn remove_device(&mut self, t: Nanos, id: DeviceId) {

@@ -178,6 +178,18 @@ pub enum FindingState {
     Cleared,
 }
 
+impl FindingState {
+    /// The word in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raised => "raised",
+            Self::Updated => "updated",
+            Self::Cleared => "cleared",
+        }
+    }
+}
+
 /// A finding at one moment of its life; its JSON form is a promise (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {

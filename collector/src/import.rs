@@ -1,4 +1,4 @@
-//! Copied sysfs trees become observations: one poll of the sysfs and PCIe sources per tree, at the tree's time.
+//! Copied sysfs trees become observations: one poll of each source that reads files per tree, at the tree's time.
 //!
 //! A tree is a directory that holds `class/`, `devices/` or `bus/` as `/sys` does, or one that holds such a directory
 //! under the name `sys`. Several trees of one machine lie side by side with a file `TIMES` that gives the seconds of
@@ -7,6 +7,7 @@
 
 mod ethtool;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,10 @@ use std::sync::Arc;
 use self::ethtool::PortsByNetdev;
 use crate::observation::recording::Header;
 use crate::observation::{Body, Nanos, Observation, SourceState};
+use crate::source::congestion::Congestion;
 use crate::source::files::RootedFiles;
+use crate::source::hwmon::Hwmon;
+use crate::source::netdev::Netdev;
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::sysfs::{SysfsOptions, SysfsSource, why_no_device};
 use crate::source::{Emit, Source};
@@ -100,9 +104,9 @@ pub fn header(trees: &[(PathBuf, f64)]) -> Header {
 /// # Errors
 /// A tree that cannot be opened, or a time that is none. What was emitted before stands.
 pub fn import_sysfs_trees(trees: &[(PathBuf, f64)], emit: &mut Emit<'_>) -> Result<Vec<String>, ImportError> {
-    let mut sources: Option<(SysfsSource, PcieSource)> = None;
+    let mut sources: Option<TreeSources> = None;
     let mut ports = PortsByNetdev::new();
-    let mut said = [None, None];
+    let mut said = BTreeMap::new();
     let mut passed_over = Vec::new();
     let mut last = 0;
     for (path, seconds) in trees {
@@ -111,31 +115,69 @@ pub fn import_sysfs_trees(trees: &[(PathBuf, f64)], emit: &mut Emit<'_>) -> Resu
         last = t;
         let open = |source| ImportError::Open { path: path.clone(), source };
         let files = Arc::new(RootedFiles::new(path).map_err(open)?);
-        if let Some((sysfs, pcie)) = &mut sources {
-            sysfs.look_at(files.clone());
-            pcie.look_at(files.clone());
+        let sources = match &mut sources {
+            Some(sources) => {
+                sources.look_at(&files);
+                sources
+            }
+            None => sources.insert(TreeSources::new(&files)),
+        };
+        for source in sources.all() {
+            source.poll(t, &mut |observation| {
+                note_netdevs(observation, &mut ports);
+                emit(observation);
+            });
         }
-        let (sysfs, pcie) = sources.get_or_insert_with(|| {
-            (SysfsSource::new(SysfsOptions::new(files.clone())), PcieSource::new(PcieOptions::new(files)))
-        });
-        sysfs.poll(t, &mut |observation| {
-            note_netdevs(observation, &mut ports);
-            emit(observation);
-        });
-        pcie.poll(t, emit);
         passed_over.extend(ethtool::emit_beside(beside(path), t, &ports, emit));
-        for (said, source) in said.iter_mut().zip([&*sysfs as &dyn Source, &*pcie]) {
+        for source in sources.all() {
             let availability = source.availability();
-            let says = Some((availability.state, availability.reason()));
-            if *said != says {
-                let (state, reason) = (availability.state, availability.reason().map(Into::into));
+            let says = (availability.state, availability.reason());
+            if said.get(availability.name) != Some(&says) {
+                let (state, reason) = (availability.state, says.1.as_deref().map(Into::into));
                 let body = Body::Source(SourceState { source: availability.name.into(), state, reason });
                 emit(&Observation { t, body });
-                *said = says;
+                said.insert(availability.name, says);
             }
         }
     }
     Ok(passed_over)
+}
+
+/// The sources that can look at a tree.
+struct TreeSources {
+    sysfs: SysfsSource,
+    pcie: PcieSource,
+    netdev: Netdev,
+    congestion: Congestion,
+    hwmon: Hwmon,
+}
+
+impl TreeSources {
+    fn new(files: &Arc<RootedFiles>) -> Self {
+        let options = SysfsOptions::new(files.clone());
+        let ports = options.ports.clone();
+        Self {
+            sysfs: SysfsSource::new(options),
+            pcie: PcieSource::new(PcieOptions::new(files.clone())),
+            netdev: Netdev::of_tree(files.clone(), ports.clone(), 0),
+            congestion: Congestion::of_tree(files.clone(), ports.clone()),
+            hwmon: Hwmon::new(files.clone(), ports),
+        }
+    }
+
+    /// Goes on in another tree.
+    fn look_at(&mut self, files: &Arc<RootedFiles>) {
+        self.sysfs.look_at(files.clone());
+        self.pcie.look_at(files.clone());
+        self.netdev.look_at(files.clone());
+        self.congestion.look_at(files.clone());
+        self.hwmon.look_at(files.clone());
+    }
+
+    /// In the order they are polled.
+    fn all(&mut self) -> [&mut dyn Source; 5] {
+        [&mut self.sysfs, &mut self.pcie, &mut self.netdev, &mut self.congestion, &mut self.hwmon]
+    }
 }
 
 /// Where the output of other tools lies: beside `sys`, or in the tree itself where it has no name of its own.
@@ -232,6 +274,43 @@ mod tests {
         .unwrap();
         // The missing hw_counters of b are said once, with the first tree.
         assert_eq!(said, ["device a removed Some(true)", "b counters Some(1)", "source sysfs", "source pcie"]);
+    }
+
+    #[test]
+    fn what_lies_beside_a_port_is_taken_from_a_tree_as_well() {
+        use crate::observation::Body;
+
+        let dir = tempfile::tempdir().unwrap();
+        let function = "devices/pci0000:3a/0000:3b:00.0";
+        for (path, text) in [
+            ("infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
+            ("net/eth0/carrier_changes", "3\n"),
+            ("net/eth0/ecn/roce_np/cnp_dscp", "48\n"),
+            ("hwmon/hwmon2/temp1_input", "61000\n"),
+        ] {
+            let path = dir.path().join(function).join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        for (class, name) in [("infiniband", "mlx5_0"), ("net", "eth0"), ("hwmon", "hwmon2")] {
+            let at = dir.path().join("class").join(class);
+            std::fs::create_dir_all(&at).unwrap();
+            std::os::unix::fs::symlink(format!("../../{function}/{class}/{name}"), at.join(name)).unwrap();
+        }
+        let device = dir.path().join(function).join("infiniband/mlx5_0/device");
+        std::os::unix::fs::symlink("../..", device).unwrap();
+        let mut said = Vec::new();
+        import_sysfs_trees(&[(dir.path().to_owned(), 0.0)], &mut |observation| {
+            said.extend(match &observation.body {
+                Body::Counters(set) => {
+                    set.values.iter().map(|(name, value)| format!("{} {name}={value}", set.source.name())).collect()
+                }
+                Body::CongestionConfig(config) => vec![format!("{} {:?}", config.device, config.cnp_dscp)],
+                _ => Vec::new(),
+            });
+        })
+        .unwrap();
+        assert_eq!(said, ["netdev carrier_changes=3", "mlx5_0 Some(48)", "hwmon temp1_input=61000"]);
     }
 
     #[test]

@@ -9,16 +9,19 @@
 
 pub mod clock;
 pub mod command;
+pub mod dcqcn;
 pub mod engine;
 pub mod feed;
 pub mod finding;
 pub mod import;
+pub mod incident;
 pub mod inventory;
 pub mod live;
 pub mod node;
 pub mod observation;
 pub mod replay;
 pub mod rule;
+pub mod score;
 pub mod sim;
 pub mod sink;
 pub mod source;

@@ -17,8 +17,8 @@ use crate::inventory::PortKey;
 use crate::observation::recording::Header;
 use crate::observation::{Body, Nanos, Observation, QpState, Seeing, SourceState};
 use crate::rule::Settings;
-use crate::sink::Sink;
 use crate::sink::recording::{Recording, RecordingOptions};
+use crate::sink::{self, Sink};
 use crate::source::{Availability, Missing, Source};
 
 /// Never wait longer than this: commands are looked at in between, ns.
@@ -229,7 +229,15 @@ impl Live {
 
     fn poll_sources(&mut self, now: Nanos) {
         let mut nudged = false;
-        for index in 0..self.sources.len() {
+        // What has something to say first: an event is not to wait behind a round of counters.
+        let (urgent, rest): (Vec<usize>, Vec<usize>) = (0..self.sources.len()).partition(|index| {
+            let slot = &self.sources[*index];
+            slot.broken.is_none() && slot.source.wake_fds().into_iter().any(readable)
+        });
+        for index in urgent {
+            nudged |= self.poll_source(index, now);
+        }
+        for index in rest {
             let slot = &self.sources[index];
             let woken = || slot.source.wake_fds().into_iter().any(readable);
             if slot.broken.is_none() && (slot.source.due() <= now || woken()) {
@@ -246,7 +254,7 @@ impl Live {
 
     /// Polls one source; true when it saw something that makes a fresh look of the others worth it.
     fn poll_source(&mut self, index: usize, now: Nanos) -> bool {
-        let mut nudge = false;
+        let (mut nudge, mut concluded) = (false, false);
         let known_state = |engine: &Engine, port: &crate::observation::Port<'_>| {
             let (id, _) = engine.world().device_named(&port.device)?;
             engine.world().port(PortKey { device: id, port: port.port }).map(|known| known.state)
@@ -266,6 +274,8 @@ impl Live {
                 recording.observation(observation, engine.world());
             }
             engine.take(observation);
+            // At once: what acts on a finding must not wait for the rest of what this source has to say.
+            concluded |= sink::hand_on(engine, sinks);
         };
         // A fault in one source must not take the others, the screen or the recording with it.
         let polled = catch_unwind(AssertUnwindSafe(|| slot.source.poll(now, &mut emit)));
@@ -274,7 +284,9 @@ impl Live {
             slot.broken = Some(format!("internal error in source {name}: it is switched off; please report it"));
             self.status.notices.extend(slot.broken.clone());
         }
-        self.hand_on_findings();
+        if concluded {
+            self.last_publish = 0;
+        }
         nudge
     }
 
@@ -305,17 +317,13 @@ impl Live {
             }
             self.engine.take(&observation);
         }
+        self.hand_on_findings();
     }
 
     fn hand_on_findings(&mut self) {
-        let findings = self.engine.drain();
-        if findings.is_empty() {
-            return;
+        if sink::hand_on(&mut self.engine, &mut self.sinks) {
+            self.last_publish = 0;
         }
-        for sink in &mut self.sinks {
-            sink.findings(&findings, self.engine.world());
-        }
-        self.last_publish = 0;
     }
 
     fn publish(&mut self, now: Nanos, at_once: bool) {
@@ -376,7 +384,8 @@ fn readable(fd: BorrowedFd<'_>) -> bool {
 /// Something happened that the other sources should look at now, not at their next period.
 fn calls_for_a_look(observation: &Observation<'_>) -> bool {
     match &observation.body {
-        Body::Async(_) => true,
+        // A bond that moved the traffic elsewhere, a device in trouble: both are said only when they change.
+        Body::Async(_) | Body::Bond(_) | Body::Health(_) => true,
         Body::Aer(aer) => aer.severity != crate::observation::AerSeverity::Corrected,
         Body::Qp(qp) => qp.to == Some(QpState::Err),
         _ => false,

@@ -2,18 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::clock;
 use crate::observation::recording::Header;
 use crate::observation::{Nanos, Seeing};
+use crate::source::congestion::Congestion;
+use crate::source::devlink::Devlink;
+use crate::source::ethtool::Ethtool;
 use crate::source::files::RootedFiles;
+use crate::source::hwmon::Hwmon;
+use crate::source::netdev::Netdev;
+use crate::source::packets::{self, PacketOptions, Packets, Watch};
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
 use crate::source::starting::Starting;
 use crate::source::sysfs::{NoDevice, SysfsOptions, SysfsSource, why_no_device};
-use crate::source::{Availability, Emit, Missing, Source, nldev};
+use crate::source::{Availability, Emit, Missing, Source, devlink, ethtool, nldev};
 
 /// What to watch, and how.
 #[derive(Debug, Clone)]
@@ -30,6 +37,10 @@ pub struct NodeOptions {
     pub probes: Option<ProbeOptions>,
     /// QPs the probes have room for; `None`: twice the QPs the node has now, and never less than the probes' own default.
     pub max_qps: Option<u32>,
+    /// Network devices on which packets are looked at.
+    pub packets: Watch,
+    /// Packets looked at in a second.
+    pub packet_budget: u32,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -67,7 +78,7 @@ impl Node {
         let mut sysfs = SysfsOptions::new(files.clone());
         sysfs.wanted = wanted.clone();
         sysfs.period_ns = options.interval_ns;
-        let mut pcie = PcieOptions::new(files);
+        let mut pcie = PcieOptions::new(files.clone());
         pcie.wanted = wanted.clone();
         if here {
             let mut netlink = nldev::Nldev::start(nldev::Options {
@@ -84,8 +95,18 @@ impl Node {
             sysfs.skip_hw_counters = Arc::new(move |device| coverage.contains(device));
             // Netlink first: what it reads need not be read again from sysfs in the same round.
             sources.push(Box::new(netlink));
+            let ports = sysfs.ports.clone();
+            let netdev = Netdev::start(files.clone(), ports.clone(), options.interval_ns);
+            let says_bonds = netdev.says_bonds();
+            sysfs.skip_bonds = Arc::new(move || says_bonds.load(Ordering::Relaxed));
+            // Before those that read what lies beside the ports it finds.
             sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
+            sources.push(Box::new(netdev));
+            sources.push(Box::new(Ethtool::start(ports.clone(), options.interval_ns)));
+            sources.push(Box::new(Congestion::start(files.clone(), ports.clone())));
+            sources.push(Box::new(Devlink::start(files.clone(), ports.clone())));
+            sources.push(Box::new(Hwmon::new(files.clone(), ports)));
             match probes {
                 Some(probes) if options.probes_aside => {
                     sources.push(Box::new(Starting::new("probes", move || Box::new(Probes::start(&probes)))));
@@ -93,10 +114,26 @@ impl Node {
                 Some(probes) => sources.push(Box::new(Probes::start(&probes))),
                 None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
             }
+            if options.packets.is_off() {
+                let fix = Some("--packets auto");
+                sources.push(Box::new(Absent::new(packets::NAME, "off unless asked for", fix)));
+            } else {
+                sources.push(Box::new(Packets::start(PacketOptions {
+                    watch: options.packets.clone(),
+                    per_second: options.packet_budget,
+                    files,
+                    wanted,
+                    period_ns: options.interval_ns,
+                })));
+            }
         } else {
+            let ports = sysfs.ports.clone();
             sources.push(Box::new(SysfsSource::new(sysfs)));
             sources.push(Box::new(PcieSource::new(pcie)));
-            for name in [nldev::NAME, "probes"] {
+            sources.push(Box::new(Netdev::of_tree(files.clone(), ports.clone(), options.interval_ns)));
+            sources.push(Box::new(Congestion::of_tree(files.clone(), ports.clone())));
+            sources.push(Box::new(Hwmon::new(files, ports)));
+            for name in [nldev::NAME, ethtool::NAME, devlink::NAME, "probes", packets::NAME] {
                 sources.push(Box::new(Absent::new(
                     name,
                     "other root: it would show this node, not the tree",

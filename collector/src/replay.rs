@@ -1,5 +1,7 @@
 //! A recording as the producer of worlds: at a chosen speed, standing still, step by step, or from another moment on.
 
+mod stream;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,6 +15,8 @@ use crate::inventory::World;
 use crate::observation::Nanos;
 use crate::observation::recording::{Notices, Reader, RecordingError};
 use crate::rule::Settings;
+
+pub use self::stream::Stream;
 
 /// Screens are given a new world at most this often.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);

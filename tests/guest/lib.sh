@@ -120,7 +120,7 @@ snapshot() {
   ps -e -o pid=,comm=,args= > "$1/ps"
 }
 
-# record_start: starts `rdmascope record` in the background; its findings are in `findings.jsonl`. Where the program is
+# record_start [FLAG…]: starts `rdmascope record` in the background; its findings are in `findings.jsonl`. Where the program is
 # no more than a placeholder, `rdmascope.absent` says so and the payload goes on without it.
 recorder=
 record_start() {
@@ -128,7 +128,7 @@ record_start() {
     echo 'rdmascope says no version: not built, or a placeholder' > rdmascope.absent
     return
   fi
-  rdmascope record recording.jsonl --probe-budget off --json > findings.jsonl 2> record.err &
+  rdmascope record recording.jsonl --probe-budget off --json "$@" > findings.jsonl 2> record.err &
   recorder=$!
   wait_for 20 test -s recording.jsonl || fail 'the recording is still empty after 20 s'
   # All sources have started once the probes have told what they attached to; a build without them goes on.

@@ -39,7 +39,7 @@ wait $connection || { cat same_qpn.jsonl; fail "pair: exit code $?"; }
 cat same_qpn.jsonl
 
 step 'the counters are read once more'
-readings() { grep -c '"type":"counters"' recording.jsonl; }
+readings() { grep -cE '"source":"(nldev|hw_counters)"' recording.jsonl; }
 more_than() { [ "$(readings)" -ge "$1" ]; }
 # Three devices a tick, and what is written lies in a buffer for up to a second: after three ticks one is new.
 [ -z "$recorder" ] || wait_for 20 more_than $(($(readings) + 9)) || fail 'the counters are not read any more'

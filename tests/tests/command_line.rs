@@ -87,6 +87,11 @@ fn a_wrong_command_line_is_one_line_that_says_what_is_wrong_and_exit_code_2() {
         ("replay @x --speed 0", &["--speed", "slowest speed"]),
         ("completions cobol", &["'cobol'", "bash", "zsh", "fish"]),
         ("import", &["<PATH>"]),
+        ("whatif --kmin 1M", &["Kmin must not be above Kmax"]),
+        ("whatif --against kmix=1", &["kmix", "kmin, kmax, pmax"]),
+        ("whatif --for 50s --seeds 100", &["million packets"]),
+        ("whatif --from mlx5_0/1 --recording @x", &["x"]),
+        ("whatif --load lots", &["--load", "80%"]),
     ] {
         let run = desk.run(line);
         run.says(2, words);

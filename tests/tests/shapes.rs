@@ -86,6 +86,26 @@ fn the_tables_keep_their_keys_and_types() {
     insta::assert_snapshot!("ports", shape(&seen));
 }
 
+/// A port with congestion control parameters.
+const CONGESTION: &str = r#"{"type":"header","format":"rdmascope-recording","version":1}
+{"t":0,"type":"device","device":"mlx5_0","driver":"mlx5_core"}
+{"t":0,"type":"port","device":"mlx5_0","port":1,"link_layer":"Ethernet","state":"ACTIVE","rate_gbps":400}
+{"t":1,"type":"congestion_config","device":"mlx5_0","port":1,"np":{"min_time_between_cnps":4},"rp":{"rpg_time_reset":300}}
+"#;
+
+#[test]
+fn whatif_keeps_its_keys_and_types() {
+    let case = Case::unpack("21");
+    let recording = case.at("congestion.jsonl");
+    std::fs::write(&recording, CONGESTION).expect("a recording can be written");
+    let words = "whatif --json --for 4ms --seeds 2 --against kmax=1M,xoff=1M --from mlx5_0/1 --recording";
+    let run = Run::of(words.split(' ').map(Path::new).chain([recording.as_path()]));
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{run:?}");
+    insta::assert_snapshot!("whatif", shape(&run.json()));
+    let again = Run::of(words.split(' ').map(Path::new).chain([recording.as_path()]));
+    assert_eq!(run.stdout, again.stdout, "the same question has the same answer");
+}
+
 #[test]
 fn doctor_keeps_its_keys_and_types() {
     let case = Case::unpack("01");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use collector::source::packets::Watch;
 
 /// Watch RDMA on one node: per-QP and per-port timelines, early fault signs, ECN mis-marking.
 ///
@@ -46,6 +47,14 @@ pub(crate) struct Global {
     /// QPs the probes have room for [default: twice those there are at start, at least 16384]
     #[arg(long, global = true, env = "RDMASCOPE_MAX_QPS", value_name = "N")]
     pub(crate) max_qps: Option<u32>,
+    /// Look at RoCE packets: auto = on the network devices of software RDMA devices; NETDEV; mirror:NETDEV for a port that
+    /// carries copies; off; several with commas [default: off]
+    #[arg(long, global = true, env = "RDMASCOPE_PACKETS", value_name = "WHERE")]
+    pub(crate) packets: Option<Watch>,
+    /// Packets looked at in a second; what comes beyond is lost, and counted [default: 100000]
+    #[arg(long, global = true, env = "RDMASCOPE_PACKET_BUDGET", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) packet_budget: Option<u32>,
     /// When to colour [default: auto; `NO_COLOR` is obeyed]
     #[arg(long, global = true, env = "RDMASCOPE_COLOR", value_enum, value_name = "WHEN")]
     pub(crate) color: Option<When>,
@@ -84,6 +93,8 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Write observations to a file
     Record(Record),
+    /// Watch without a screen until told to end: local socket, hooks, recording
+    Collect(Collect),
     /// One-shot health check: exit 0 ok, 1 warning, 2 critical, 3 unknown
     Check(Check),
     /// What can be seen on this node, and why not the rest
@@ -100,6 +111,9 @@ pub(crate) enum Command {
     Findings(Table),
     /// Turn sysfs trees into a recording
     Import(Import),
+    /// Two ECN, DCQCN or PFC settings side by side, by a model of one queue
+    #[command(name = "whatif")]
+    WhatIf(crate::whatif::WhatIf),
     /// Print the commented sample configuration
     Config,
     /// Print a completion script
@@ -168,6 +182,42 @@ pub(crate) struct Record {
     pub(crate) json: bool,
 }
 
+/// `collect`. Each flag that a service needs has a variable and a key under `[collect]`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Collect {
+    /// Local socket for programs that act on findings, or off [default: /run/rdmascope/events.sock for root, else
+    /// $XDG_RUNTIME_DIR/rdmascope/events.sock]
+    #[arg(long, env = "RDMASCOPE_SOCKET", value_name = "PATH|off")]
+    pub(crate) socket: Option<String>,
+    /// Group that may connect, besides the owner: a name in /etc/group, or a number
+    #[arg(long, env = "RDMASCOPE_SOCKET_GROUP", value_name = "GROUP")]
+    pub(crate) socket_group: Option<String>,
+    /// Write what is observed to this file; compressed when its name ends in .zst
+    #[arg(long, env = "RDMASCOPE_RECORD", value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Begin a new file after so many bytes before compression (K, M, G allowed)
+    #[arg(long, env = "RDMASCOPE_RECORD_MAX_SIZE", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) record_max_size: Option<u64>,
+    /// Replace a recording that exists
+    #[arg(long, env = "RDMASCOPE_RECORD_FORCE", value_parser = switch())]
+    pub(crate) record_force: bool,
+    /// Stop after this time [default: at SIGTERM or Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<Duration>,
+    /// A recording in the place of this node, to try hooks and sinks on
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    pub(crate) replay: Option<PathBuf>,
+    /// Seconds of that recording per second, or max
+    #[arg(long, default_value = "1", value_name = "N|max", value_parser = speed, requires = "replay")]
+    pub(crate) speed: f64,
+    /// Go on after the end of that recording
+    #[arg(long, requires = "replay")]
+    pub(crate) stay: bool,
+    /// A simulated node in the place of this one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scenario: Option<String>,
+}
+
 /// `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -221,7 +271,7 @@ fn switch() -> impl clap::builder::TypedValueParser<Value = bool> {
 }
 
 /// A time up to a year: what is added to a clock must not overflow it.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if time > Duration::from_secs(366 * 86_400) { Err("the longest time is a year".to_owned()) } else { Ok(time) }
 }
@@ -261,7 +311,7 @@ fn speed(text: &str) -> Result<f64, String> {
     if speed.is_finite() && speed >= slowest { Ok(speed) } else { Err(format!("the slowest speed is {slowest}")) }
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no number of bytes (K, M and G are allowed)");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {

@@ -26,6 +26,7 @@ use collector::sink::recording::{Recording, RecordingOptions};
 use rdmascope_screens::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
+use crate::collect;
 use crate::config::{self, Config};
 
 /// Runs what was asked.
@@ -40,6 +41,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             return printed(&String::from_utf8_lossy(&script));
         }
         Some(Command::Man) => return printed(&manual()?),
+        Some(Command::WhatIf(asked)) => {
+            let report = asked.answer()?;
+            return printed(&if asked.json { json(&report) } else { report.text() });
+        }
         _ => {}
     }
     let config = config::resolve(&cli.global)?;
@@ -48,6 +53,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Demo(demo)) => self::demo(&config, &demo),
         Some(Command::Replay(replay)) => self::replay(&config, &replay),
         Some(Command::Record(record)) => self::record(&config, &record),
+        Some(Command::Collect(asked)) => collect::run(&config, &asked),
         Some(Command::Check(asked)) => {
             let (engine, _) = judged(&config, asked.recording.as_deref(), Some(asked.time))?;
             let view = engine.view();
@@ -70,9 +76,13 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             if as_json { json(&report) } else { findings::text(world, &report.findings) }
         }),
         Some(Command::Import(import)) => self::import(&import),
-        Some(Command::Config | Command::Completions { .. } | Command::Man | Command::VerbsOperations) => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(
+            Command::Config
+            | Command::Completions { .. }
+            | Command::Man
+            | Command::WhatIf(_)
+            | Command::VerbsOperations,
+        ) => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -128,7 +138,7 @@ fn options(config: &Config) -> ScreenOptions {
     ScreenOptions { color, ascii: config.ascii, ..ScreenOptions::default() }
 }
 
-fn simulator(scenario: &str, seed: u64) -> anyhow::Result<Simulator> {
+pub(crate) fn simulator(scenario: &str, seed: u64) -> anyhow::Result<Simulator> {
     Simulator::new(scenario, seed).with_context(|| {
         let names: Vec<&str> = scenarios().iter().map(|scenario| scenario.name).collect();
         format!("there is no scenario {scenario:?}; there are: {}", names.join(", "))
@@ -372,7 +382,7 @@ fn terminal_needed(instead: &str) -> anyhow::Result<()> {
 }
 
 /// Set by Ctrl-C, SIGTERM and SIGHUP.
-fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
+pub(crate) fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot catch signals")?;

@@ -6,10 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use collector::node::NodeOptions;
 use collector::rule::Settings;
+use collector::sink::hook::HookSettings;
+use collector::source::packets::{DEFAULT_BUDGET, Watch};
 use collector::source::probes::{Budget as ProbeBudget, ProbeOptions};
 use serde::Deserialize;
 
 use crate::args::{self, Budget, Global, When};
+use crate::outputs::{self, CollectTable, HookTable};
 
 /// The configuration file. Keys are the flags' names.
 #[derive(Debug, Default, Deserialize)]
@@ -22,8 +25,12 @@ struct File {
     no_ebpf: bool,
     probe_budget: Option<String>,
     max_qps: Option<u32>,
+    packets: Option<String>,
+    packet_budget: Option<u32>,
     color: Option<String>,
     ascii: bool,
+    collect: CollectTable,
+    hook: Vec<HookTable>,
     rule: Settings,
 }
 
@@ -34,6 +41,9 @@ pub(crate) struct Config {
     pub(crate) rules: Settings,
     pub(crate) color: When,
     pub(crate) ascii: bool,
+    /// What `collect` does besides watching; its own flags go before this.
+    pub(crate) collect: CollectTable,
+    pub(crate) hooks: Vec<HookSettings>,
 }
 
 /// Puts flags and variables over the file over the defaults.
@@ -52,6 +62,14 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
         (None, Some(text)) => key("probe-budget", args::budget(text))?,
         (None, None) => Budget::Share(0.01),
     };
+    let packets = match (&global.packets, &file.packets) {
+        (Some(watch), _) => watch.clone(),
+        (None, Some(text)) => key("packets", text.parse())?,
+        (None, None) => Watch::default(),
+    };
+    if file.packet_budget == Some(0) {
+        bail!("packet-budget: at least 1 packet a second");
+    }
     let color = match (global.color, file.color.as_deref()) {
         (Some(when), _) => when,
         (None, None | Some("auto")) => When::Auto,
@@ -76,15 +94,19 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
             probes: (!global.no_ebpf && !file.no_ebpf).then_some(probes),
             max_qps: global.max_qps.or(file.max_qps),
+            packets,
+            packet_budget: global.packet_budget.or(file.packet_budget).unwrap_or(DEFAULT_BUDGET),
             probes_aside: false,
         },
+        collect: file.collect,
+        hooks: outputs::hooks(file.hook)?,
         rules: file.rule,
         color,
         ascii: global.ascii || file.ascii,
     })
 }
 
-fn key<T>(name: &str, value: Result<T, String>) -> anyhow::Result<T> {
+pub(crate) fn key<T>(name: &str, value: Result<T, String>) -> anyhow::Result<T> {
     value.map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
@@ -104,7 +126,7 @@ fn parse(text: &str) -> Result<File, String> {
 
 /// The sample, every key with its default.
 pub(crate) fn sample() -> String {
-    format!("{SAMPLE}\n{}", Settings::sample_toml())
+    format!("{SAMPLE}\n{}\n{}", outputs::SAMPLE, Settings::sample_toml())
 }
 
 const SAMPLE: &str = r#"# rdmascope configuration. Every key is shown with its default. A flag or an RDMASCOPE_* variable goes before this file.
@@ -129,6 +151,12 @@ probe-budget = "1%"
 
 # QPs the probes have room for; default: twice the QPs there are at start, at least 16384.
 # max-qps = 4096
+
+# Look at RoCE packets: "auto" (software RDMA devices), a network device, "mirror:" with one, or several with commas.
+packets = "off"
+
+# Packets looked at in a second; what comes beyond is lost, and counted.
+packet-budget = 100000
 
 # When to colour: "auto", "always" or "never"; NO_COLOR is obeyed.
 color = "auto"

@@ -143,7 +143,10 @@ pub(crate) fn tabs(buf: &mut Buffer, area: Rect, scene: Scene<'_>, open: PaneId)
         let mut spans = vec![Span::styled(format!(" {} {} ", pane.number(), pane.title()), style)];
         if pane == PaneId::Findings && !scene.world.findings.is_empty() {
             let worst = scene.world.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Info);
-            spans.push(Span::styled(format!("●{} ", scene.world.findings.len()), theme.severity(worst)));
+            spans.push(Span::styled(
+                format!("●{} ", collector::incident::count(&scene.world.findings)),
+                theme.severity(worst),
+            ));
         }
         let line = Line::from(spans);
         let wide = u16::try_from(line.width()).unwrap_or(0);

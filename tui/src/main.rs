@@ -1,8 +1,11 @@
 //! The `rdmascope` binary: the command line and the screen. Everything it shows comes from the `collector` library.
 
 mod args;
+mod collect;
 mod commands;
 mod config;
+mod outputs;
+mod whatif;
 
 use std::process::ExitCode;
 

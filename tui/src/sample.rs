@@ -389,6 +389,20 @@ impl Node {
                 "",
             );
             book.enter("link.down", now, vec![down], &mut changes);
+            let mut failing = conclude(
+                4,
+                Severity::Critical,
+                Grade::Confirmed,
+                since,
+                "port is failing: port down",
+                vec![Evidence::new("state DOWN", None, None, None, "ACTIVE expected")],
+                "Move the work to another port; then look at the findings about this port for the cause.",
+                "",
+            );
+            if let Verdict::Holds(conclusion) = &mut failing {
+                conclusion.part_of = Some(("link.down", SubjectKey::Port(DeviceId(4), 1)));
+            }
+            book.enter("nic.composite", now, vec![failing], &mut changes);
         }
         if self.fault && self.second > 75 {
             let since = START + 72 * SECOND;
@@ -433,7 +447,7 @@ impl Node {
         }
         let mut findings: Vec<_> = book.all_raised().cloned().collect();
         findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.first_t.cmp(&a.first_t)));
-        (findings, book.cleared().iter().rev().cloned().collect())
+        (collector::incident::arranged(&findings), book.cleared().iter().rev().cloned().collect())
     }
 
     /// The state of a producer of this node.

@@ -31,6 +31,21 @@ const BENCHES: &[Bench] = &[
         measures: "bytes per idle QP at 261,632 QPs (target 256), one snapshot, one sweep with all QPs busy",
         package: "collector",
     },
+    Bench {
+        name: "packet",
+        measures: "packets of the queue model a second, bare and as `whatif` measures them (target 10 M/s)",
+        package: "collector",
+    },
+    Bench {
+        name: "packets",
+        measures: "CPU of the packet source for each packet, and what the sender pays for the copies (loopback device)",
+        package: "collector",
+    },
+    Bench {
+        name: "sim",
+        measures: "simulated seconds a second (target 1000), and the window model against the packet model",
+        package: "collector",
+    },
 ];
 
 /// Arguments of `cargo xtask bench`.

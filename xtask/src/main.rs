@@ -9,6 +9,7 @@ mod ci;
 mod command;
 mod counts;
 mod debian;
+mod score;
 mod setup;
 mod stage;
 mod test;
@@ -38,6 +39,8 @@ enum Subcommands {
     Vm(vm::Arguments),
     /// Runs the benchmarks
     Bench(bench::Arguments),
+    /// Measures how accurate the rules are on simulated traces
+    Score(score::Arguments),
     /// Everything a change must pass: format, lints, kept BPF programs, tests
     Ci(ci::Arguments),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Subcommands::Test(arguments) => test::run(&arguments),
         Subcommands::Vm(arguments) => vm::run(&arguments),
         Subcommands::Bench(arguments) => bench::run(&arguments),
+        Subcommands::Score(arguments) => score::run(&arguments),
         Subcommands::Ci(arguments) => ci::run(&arguments),
     };
     match result {

@@ -3,7 +3,8 @@
 //! 1. the host's packages, where they may be installed;
 //! 2. the release build, which tests look at and the guests run;
 //! 3. `cargo test` for the workspace;
-//! 4. the payloads on every kernel, then the assertions over what they left (`tests/tests/vm`), which find the results
+//! 4. a few traces of each kind through the rules, which must not have become worse (`cargo xtask score --subset`);
+//! 5. the payloads on every kernel, then the assertions over what they left (`tests/tests/vm`), which find the results
 //!    by the environment variable [`RESULTS`] and skip without it.
 
 use std::env;
@@ -18,7 +19,7 @@ use crate::counts::{Counts, Reader};
 use crate::debian::{self, TEST_PACKAGES};
 use crate::stage::stage;
 use crate::vm::{self, Outcome};
-use crate::{command, workspace};
+use crate::{command, score, workspace};
 
 /// The environment variable that names the folder of the guests' results.
 const RESULTS: &str = "RDMASCOPE_VM_RESULTS";
@@ -48,6 +49,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (host, assertions) =
         stage("cargo test", || cargo_test(["--workspace"], Reader::setting_aside(VM_ASSERTIONS), None))?;
     counts += host;
+    match stage("score of the rules, subset", score::subset) {
+        Ok(()) => counts.passed += 1,
+        Err(error) => {
+            println!("the rules' score: {error:#}");
+            counts.failed += 1;
+        }
+    }
     match guests {
         None => counts += stage("virtual machines", in_guests)?,
         Some(reason) => {

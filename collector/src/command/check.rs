@@ -6,6 +6,7 @@ use super::ports::Port;
 use super::table::{line, or_dash};
 use super::{findings, notes};
 use crate::finding::{Finding, Severity};
+use crate::incident;
 use crate::inventory::{DeviceId, DeviceRecord, Role, World};
 use crate::observation::PortState;
 use crate::rule::{self, View};
@@ -55,7 +56,7 @@ pub struct CheckReport<'w> {
     pub reason: Option<String>,
     /// The ports as in `ports`.
     pub ports: Vec<Port>,
-    /// Raised findings, worst first.
+    /// Raised findings, worst first, each followed by what follows from it.
     pub findings: Vec<&'w Finding>,
     /// Rules that could not be judged in the time given.
     pub not_judged: Vec<NotJudged>,
@@ -85,7 +86,9 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         (data && (device.unreadable.is_some() || stateless)).then_some(())
     };
     let unreadable = world.present().filter_map(silent).count();
-    let verdict = match findings.iter().map(|finding| finding.severity).max() {
+    // What follows from something else is no further reason.
+    let incidents = incident::incidents(&world.findings);
+    let verdict = match incidents.iter().map(|incident| incident.root.severity).max() {
         Some(Severity::Critical) => Verdict::Critical,
         // No device, or none that can be read: which of the two, `reason` says.
         _ if !readable => Verdict::Unknown,

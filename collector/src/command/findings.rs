@@ -4,12 +4,13 @@ use serde::Serialize;
 
 use super::table::{Align, Table};
 use crate::finding::{Finding, FindingState};
+use crate::incident::{self, Place};
 use crate::inventory::World;
 
 /// `findings --json`; stable.
 #[derive(Debug, Serialize)]
 pub struct FindingsReport<'w> {
-    /// Raised findings, worst first, then those cleared, newest first.
+    /// Raised findings, worst first, each followed by what follows from it; then those cleared, newest first.
     pub findings: Vec<&'w Finding>,
 }
 
@@ -19,7 +20,7 @@ pub fn report(world: &World) -> FindingsReport<'_> {
     FindingsReport { findings: world.findings.iter().chain(&world.cleared).map(|finding| &**finding).collect() }
 }
 
-/// Raised findings as a table; used by `check` too.
+/// Findings of the world as a table, what follows from another one marked below it; used by `check` too.
 #[must_use]
 pub fn text(world: &World, findings: &[&Finding]) -> String {
     let mut table = Table::new(&[
@@ -30,14 +31,21 @@ pub fn text(world: &World, findings: &[&Finding]) -> String {
         ("GRADE", Align::Left),
         ("WHAT", Align::Left),
     ]);
+    let places = incident::places(&world.findings);
     for finding in findings {
+        let place = world.findings.iter().position(|other| std::ptr::eq(&**other, *finding)).map(|at| places[at]);
+        let rule = match place {
+            Some(Place::Part) => format!("└ {}", finding.rule),
+            Some(Place::Root(parts)) if parts > 0 => format!("{} +{parts}", finding.rule),
+            _ => finding.rule.to_owned(),
+        };
         let age_s = world.now.saturating_sub(finding.first_t) / 1_000_000_000;
         let cleared = finding.state == FindingState::Cleared;
         table.row(vec![
             if cleared { format!("({})", finding.severity.name()) } else { finding.severity.name().to_owned() },
             format!("{}:{:02}", age_s / 60, age_s % 60),
             finding.subject.to_string(),
-            finding.rule.to_owned(),
+            rule,
             finding.grade.name().to_owned(),
             if cleared { format!("cleared: {}", finding.summary) } else { finding.summary.clone() },
         ]);

@@ -8,6 +8,7 @@ pub mod notes;
 pub mod ports;
 pub mod qps;
 pub mod table;
+pub mod whatif;
 
 pub use table::Table;
 

@@ -1,7 +1,13 @@
 //! What to know before believing the numbers of `ports` and `check`, in sentences.
 
 use crate::inventory::{DeviceId, DeviceRecord, PortRecord, Role, World};
+use crate::observation::Seeing;
+use crate::source::{congestion, devlink, ethtool, hwmon, netdev};
 use crate::timeline::counter_table::Meaning;
+
+/// Sources whose subject a node need not have. That there is nothing for them is said by `doctor`, and is no reason to
+/// doubt the numbers of a port.
+const BESIDE: [&str; 5] = [netdev::NAME, ethtool::NAME, congestion::NAME, devlink::NAME, hwmon::NAME];
 
 /// What a port can tell of congestion: marks and the notifications they cause (RoCE), the wait for credits (InfiniBand).
 const CONGESTION: [Meaning; 5] =
@@ -72,7 +78,7 @@ pub fn of_node(world: &World) -> Vec<String> {
         // What was said above is not said again in the source's words.
         let nothing_to_read = no_device(world).is_some()
             && source.reason.as_deref().is_some_and(|reason| reason.ends_with("no RDMA device here"));
-        if nothing_to_read {
+        if nothing_to_read || (source.state == Seeing::Off && BESIDE.contains(&&**name)) {
             continue;
         }
         let said = |reason: &str| {

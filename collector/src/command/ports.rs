@@ -144,6 +144,8 @@ pub struct Counter {
     pub name: Arc<str>,
     /// Where it was read.
     pub source: &'static str,
+    /// What the set belongs to where it is not the port or device: `qp 17`, `type RC`.
+    pub of: Option<Arc<str>>,
     /// The raw number.
     pub value: Option<u64>,
     /// Its unit.
@@ -259,6 +261,7 @@ fn counters(set: &CounterSet) -> Vec<Counter> {
         .map(|series| Counter {
             name: series.name.clone(),
             source: set.source.name(),
+            of: set.bound.clone(),
             value: series.value(),
             unit: series.def.unit.name(),
             meaning: series.def.meaning.map(Meaning::name),
@@ -275,6 +278,7 @@ fn counters(set: &CounterSet) -> Vec<Counter> {
         counters.push(Counter {
             name: "*".into(),
             source: set.source.name(),
+            of: set.bound.clone(),
             value: None,
             unit: "none",
             meaning: None,

@@ -173,6 +173,7 @@ impl Engine {
         if !seen.errors.is_empty() {
             self.qp_errors(t, device, seen);
         }
+        self.posted(t, device, seen);
         self.latency(t, device, seen);
         let qp = self.world.qps.entry(t, device, seen.qpn);
         // Lower than before: the numbers of a new owner of the QPN.
@@ -195,6 +196,8 @@ impl Engine {
             detail.size_log2.clone_from(&seen.size_log2);
             refill(&mut detail.opcodes, &seen.opcodes, &self.texts);
             refill(&mut detail.errors, &seen.errors, &self.texts);
+            detail.completed(t, seen.signaled, seen.completions, seen.sampled_ns.is_none());
+            detail.switches = seen.switches;
             detail.signaled = seen.signaled;
             detail.sampled_ns = seen.sampled_ns;
             detail.truncated = seen.truncated.unwrap_or(0);
@@ -207,6 +210,23 @@ impl Engine {
             let port = Arc::make_mut(&mut self.world.ports[index]);
             port.traced_bytes = port.traced_bytes.saturating_add(moved.unwrap_or(0));
         }
+    }
+
+    /// Adds what a QP's numbers grew by to its port's window. The first numbers of a QP are of its whole life.
+    fn posted(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) {
+        let Some(qp) = self.world.qps.find(device, seen.qpn).filter(|qp| qp.stats_t.is_some()) else { return };
+        let Some(number) = self.port_of_qp(device, qp.port) else { return };
+        let index = self.port_index(t, device, number, PortState::Unknown);
+        let Some(qp) = self.world.qps.find(device, seen.qpn) else { return };
+        let detail = qp.detail.as_deref();
+        let before = inventory::Numbers {
+            wrs: qp.wrs,
+            bytes: qp.bytes,
+            switches: detail.and_then(|detail| detail.switches),
+            sizes: detail.and_then(|detail| detail.size_log2.as_ref()),
+            latency: detail.and_then(|detail| detail.latency_log2_ns.as_ref()),
+        };
+        Arc::make_mut(&mut self.world.ports[index]).posting.take(t, before, seen);
     }
 
     /// Adds what a QP's latencies grew by to its port's window.

@@ -94,3 +94,54 @@ fn the_first_numbers_of_a_qp_that_was_there_before_are_no_rate() {
     let qp = engine.world().qps.find(DeviceId(0), 17).unwrap();
     assert_eq!(engine.world().qps.rate_now(qp), Some(500.0));
 }
+
+fn names(engine: &Engine) -> Vec<String> {
+    engine.world().present().map(|(id, device)| format!("{} {}", id.0, device.name)).collect()
+}
+
+fn introduced(t: u64, name: &str, guid: u8) -> String {
+    format!(r#"{{"t":{t},"type":"device","device":"{name}","pci":"0000:3b:00.{guid}","node_guid":"0:0:0:{guid}"}}"#)
+}
+
+fn port_of(t: u64, device: &str) -> String {
+    format!(r#"{{"t":{t},"type":"port","device":"{device}","port":1,"link_layer":"Ethernet","state":"ACTIVE"}}"#)
+}
+
+#[test]
+fn a_device_seen_under_a_new_name_is_the_one_it_was_though_nobody_told_of_a_removal() {
+    let lines = [
+        introduced(1, "mlx5_0", 1),
+        port_of(2, "mlx5_0"),
+        introduced(5_000_000_000, "rocep59s0f1", 1),
+        port_of(5_000_000_001, "rocep59s0f1"),
+        port_of(9_000_000_000, "rocep59s0f1"),
+    ];
+    let engine = after(&lines.each_ref().map(|line| &**line));
+    assert_eq!(names(&engine), ["0 rocep59s0f1"]);
+    assert_eq!((engine.world().ports.len(), raised(&engine)), (1, Vec::new()));
+}
+
+#[test]
+fn two_devices_that_change_names_with_each_other_stay_two_and_neither_has_fallen() {
+    let lines = [
+        introduced(1, "mlx5_0", 1),
+        introduced(1, "mlx5_1", 2),
+        port_of(2, "mlx5_0"),
+        port_of(2, "mlx5_1"),
+        introduced(5_000_000_000, "mlx5_0", 2),
+        introduced(5_000_000_000, "mlx5_1", 1),
+        port_of(5_000_000_001, "mlx5_0"),
+        port_of(5_000_000_001, "mlx5_1"),
+        port_of(9_000_000_000, "mlx5_0"),
+    ];
+    let engine = after(&lines.each_ref().map(|line| &**line));
+    assert_eq!(names(&engine), ["0 mlx5_1", "1 mlx5_0"]);
+    assert_eq!((engine.world().ports.len(), raised(&engine)), (2, Vec::new()));
+}
+
+#[test]
+fn a_device_and_its_management_sub_device_share_function_and_guid_and_are_two() {
+    let lines = [introduced(1, "mlx5_0", 1), introduced(1, "smi0", 1), introduced(9_000_000_000, "smi0", 1)];
+    let engine = after(&lines.each_ref().map(|line| &**line));
+    assert_eq!(names(&engine), ["0 mlx5_0", "1 smi0"]);
+}

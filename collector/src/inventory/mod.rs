@@ -10,6 +10,7 @@ mod device;
 mod latency;
 mod pcie;
 mod port;
+mod posting;
 mod qp;
 mod restate;
 mod sets;
@@ -28,6 +29,8 @@ pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{
     CongestionRecord, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput,
 };
+pub(crate) use posting::Numbers;
+pub use posting::{PostWindow, Posting};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::restate;
 pub use sets::CounterSet;
@@ -116,7 +119,7 @@ pub struct World {
     pub lost: BTreeMap<Arc<str>, u64>,
     /// Bonds by name.
     pub bonds: BTreeMap<Arc<str>, Arc<BondRecord>>,
-    /// Raised findings, worst and newest first.
+    /// Raised findings: worst and newest first, each followed by what follows from it ([`crate::incident`]).
     pub findings: Vec<Arc<Finding>>,
     /// Findings cleared recently, newest first.
     pub cleared: Vec<Arc<Finding>>,

@@ -92,6 +92,8 @@ pub struct PcieRecord {
     pub link: LinkState,
     /// Since when the link is as it is. A source says so when it changes, not at every reading; `None` before the first.
     pub link_since: Option<Nanos>,
+    /// Speed and width of the link could be read once: what reads all ones now did not always.
+    pub answered: bool,
     /// Maximum payload, bytes.
     pub mps: Option<u32>,
     /// The operating system owns AER here.
@@ -116,6 +118,7 @@ impl PcieRecord {
             path: Vec::new(),
             link: LinkState::default(),
             link_since: None,
+            answered: false,
             mps: None,
             aer_owned: None,
             aer: None,
@@ -157,6 +160,8 @@ impl PcieRecord {
         if link != self.link || self.link_since.is_none() {
             self.link_since = Some(t);
         }
+        self.answered |= link.speed_gts.is_some_and(|speed| speed > 0.0)
+            && link.width.is_some_and(|width| matches!(width, 1 | 2 | 4 | 8 | 12 | 16 | 32));
         self.link = link;
         self.mps = seen.mps.or(self.mps);
         self.aer_owned = seen.aer_owned.or(self.aer_owned);

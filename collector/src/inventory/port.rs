@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{CounterSet, DeviceId, Latencies, Slices};
+use super::{CounterSet, DeviceId, Latencies, Posting, Slices};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
 use crate::timeline::{Events, Growth, Ring, Series};
@@ -162,6 +162,8 @@ pub struct PortRecord {
     pub loopbacks: Arc<Events<LoopbackSample>>,
     /// Congestion control parameters.
     pub congestion: Option<Arc<CongestionRecord>>,
+    /// What its QPs posted, by window.
+    pub posting: Posting,
     /// Marks, CNPs, pauses and bytes side by side, at the sources' own period.
     pub slices: Slices,
     /// How long operations took, by window and size class.
@@ -225,6 +227,7 @@ impl PortRecord {
             traced: Ring::default(),
             loopbacks: Arc::new(Events::new(MAX_LOOPBACKS)),
             congestion: None,
+            posting: Posting::default(),
             slices: Slices::default(),
             latencies: Latencies::default(),
             qps: 0,
@@ -453,6 +456,7 @@ impl PortRecord {
             });
             self.rates.entry(meaning).or_default().push(value);
         }
+        self.posting.close_window(now, tracing);
         self.follow();
         self.latencies.close_window(now);
         let traced = std::mem::take(&mut self.traced_bytes);

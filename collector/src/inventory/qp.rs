@@ -140,6 +140,13 @@ pub struct QpDetail {
     pub opcodes: Vec<(Arc<str>, u64)>,
     /// Signalled work requests.
     pub signaled: Option<u64>,
+    /// Completions polled.
+    pub completions: Option<u64>,
+    /// Times its process posted to it right after another one.
+    pub switches: Option<u64>,
+    /// Since when signalled work requests wait for a completion and none has come; `None` when none waits, or when not all
+    /// completions are seen.
+    pub waiting_since: Option<Nanos>,
     /// Error completions by status.
     pub errors: Vec<(Arc<str>, u64)>,
     /// Post-to-poll latency.
@@ -162,6 +169,9 @@ impl Default for QpDetail {
             size_log2: None,
             opcodes: Vec::new(),
             signaled: None,
+            completions: None,
+            switches: None,
+            waiting_since: None,
             errors: Vec::new(),
             latency_log2_ns: None,
             path_mtu: None,
@@ -169,6 +179,20 @@ impl Default for QpDetail {
             truncated: 0,
             touched: 0,
         }
+    }
+}
+
+impl QpDetail {
+    /// Notes how far completions have come. Signalled work requests beyond the completions wait; a completion is progress.
+    pub(crate) fn completed(&mut self, t: Nanos, signaled: Option<u64>, completions: Option<u64>, all_seen: bool) {
+        let waits = signaled.zip(completions).is_some_and(|(signaled, completed)| signaled > completed) && all_seen;
+        let progress = self.completions != completions;
+        self.waiting_since = match self.waiting_since {
+            _ if !waits => None,
+            Some(since) if !progress => Some(since),
+            _ => Some(t),
+        };
+        self.completions = completions;
     }
 }
 

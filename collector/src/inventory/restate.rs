@@ -186,6 +186,8 @@ fn say_qps(world: &World, say: &mut Say<'_>) {
                 wrs: qp.wrs,
                 bytes: qp.bytes,
                 signaled: detail.and_then(|detail| detail.signaled),
+                completions: detail.and_then(|detail| detail.completions),
+                switches: detail.and_then(|detail| detail.switches),
                 size_log2: detail.and_then(|detail| detail.size_log2.clone()),
                 opcodes: detail.iter().flat_map(|d| &d.opcodes).map(|(name, n)| (lend(name), *n)).collect(),
                 errors: detail.iter().flat_map(|d| &d.errors).map(|(name, n)| (lend(name), *n)).collect(),

@@ -253,6 +253,8 @@ pub enum CounterSource {
     Nldev,
     /// The network device's statistics through ethtool.
     Ethtool,
+    /// The carrier counts of the network device.
+    Netdev,
     /// A counter set bound to one QP or one QP type.
     Qp,
     /// Health reporters of the device (`devlink health`).
@@ -277,6 +279,7 @@ impl CounterSource {
             Self::HwCounters => "hw_counters",
             Self::Nldev => "nldev",
             Self::Ethtool => "ethtool",
+            Self::Netdev => "netdev",
             Self::Qp => "qp",
             Self::Devlink => "devlink",
             Self::Hwmon => "hwmon",

@@ -2,12 +2,26 @@
 
 use super::clock::{lasting, ns, plural, when};
 use super::fall::{Cause, Fall, active_sibling, fall, switched_off};
-use super::{Rule, Trigger, View};
+use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, Role, World};
 use crate::observation::{Nanos, PortState, QpState};
 use crate::timeline::Series;
 use crate::timeline::counter_table::Meaning;
+
+/// Rules whose findings can announce that a port will go down.
+const SIGNS: [&str; 10] = [
+    "phy.pre_fec_trend",
+    "phy.post_fec",
+    "phy.crc",
+    "phy.symbol",
+    "link.flap",
+    "pcie.aer_storm",
+    "pcie.aer_fatal",
+    "nic.health",
+    "nic.stuck",
+    "loopback.high",
+];
 
 /// `link.down`.
 pub(super) struct LinkDown;
@@ -76,10 +90,17 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
             let toll = Toll::of(view, port, fall.t);
             evidence.extend(toll.evidence());
             revision = toll.died.saturating_add(toll.ordered);
+            let before = signs_before(view, port, fall.t);
+            for (rule, ns) in &before {
+                evidence.push(Evidence::new(format!("{rule} before"), None, *ns as f64 / 1e9, None, "s"));
+            }
+            let signs: Vec<String> =
+                before.iter().map(|(rule, ns)| format!("{rule} {} before", lasting(*ns))).collect();
+            let signs = if signs.is_empty() { String::new() } else { format!("; signs: {}", signs.join(", ")) };
             if switched_off(port) && !expected {
-                (Severity::Info, format!("port was switched off at {at}{toll}"))
+                (Severity::Info, format!("port was switched off at {at}{toll}{signs}"))
             } else {
-                (Severity::Critical, format!("port left ACTIVE at {at}{toll}"))
+                (Severity::Critical, format!("port left ACTIVE at {at}{toll}{signs}"))
             }
         }
         Cause::Vanished => {
@@ -124,6 +145,19 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
         // The severity may change with the physical state that is read after the event; it counts as a change by itself.
         revision,
     }))
+}
+
+/// Signs of trouble that were raised about the port or its function before it fell, and how long before, the earliest
+/// first.
+fn signs_before(view: &View<'_>, port: &PortRecord, fall: Nanos) -> Vec<(&'static str, Nanos)> {
+    let mut signs: Vec<(&'static str, Nanos)> = root::raised_of(view, port, &SIGNS)
+        .into_iter()
+        .filter(|(_, first)| *first < fall)
+        .map(|((rule, _), first)| (rule, fall - first))
+        .collect();
+    signs.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    signs.dedup_by_key(|(rule, _)| *rule);
+    signs
 }
 
 /// What the fall of a port did to its QPs.
@@ -273,7 +307,13 @@ fn flap(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  Until then keep jobs off this port: every flap costs its QPs a retransmission timeout or their life."
                 .to_owned(),
         would_raise: if seen_too { String::new() } else { "state changes seen by events or a finer poll".to_owned() },
-        part_of: None,
+        part_of: root::of_port(
+            view,
+            port,
+            &["link.down", "nic.stuck", "pcie.aer_fatal", "phy.post_fec", "phy.crc"],
+            since,
+            root::ANY,
+        ),
         since,
         revision: n,
     })))

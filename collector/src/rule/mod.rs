@@ -9,12 +9,25 @@ mod counter;
 mod ecn;
 mod fall;
 mod health;
+mod health_signs;
+mod lanes;
 mod link;
+mod loopback;
 mod nic;
 mod pcie;
 mod pcie_link;
+mod phy;
+mod phy_symbol;
+mod phy_trend;
+mod predicts;
 mod qp;
+mod qp_rnr;
+mod qp_software;
+mod qp_stuck;
+mod root;
 mod settings;
+mod span;
+mod stuck;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +35,7 @@ use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, World};
 use crate::observation::Nanos;
 
+pub use predicts::predicts_failure;
 pub use settings::Settings;
 
 /// What makes the engine ask a rule, besides the end of every window.
@@ -69,10 +83,19 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &pcie::AerStorm,
         &pcie::AerFatal,
         &pcie_link::Downgrade,
-        &nic::Composite,
+        &stuck::Stuck,
         &health::Health,
+        &phy::PostFec,
+        &phy::Crc,
+        &phy_trend::PreFecTrend,
+        &phy_symbol::Symbol,
+        &loopback::High,
+        &nic::Composite,
         &qp::RetryExceeded,
+        &qp_rnr::Rnr,
+        &qp_software::SoftwareError,
         &qp::ErrorState,
+        &qp_stuck::Stuck,
         &ecn::Missed,
         &ecn::NotEct,
         &ecn::Premature,

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::clock::{lasting, ns};
 use super::fall::{Cause, fall, state_at, switched_off};
 use super::link::{names, port_of};
+use super::loopback::slowest;
 use super::settings::Preset;
-use super::{Rule, Trigger, View};
+use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
 use crate::observation::{Nanos, PortState};
@@ -143,7 +144,7 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         }
     }
     let down = fell(view, port);
-    let (key, subject) = view.port_subject(port);
+    let (key, _) = view.port_subject(port);
     if down.is_none() && signs.is_empty() {
         let raised = any && view.raised("nic.composite", &key).is_some();
         return raised.then_some(Verdict::Keep(key));
@@ -154,7 +155,7 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     }
     let revision = u64::from(down.is_some()) | (signs.len() as u64) << 1;
     let since = down.unwrap_or(counted_since);
-    Some(conclude(view, (key, subject), &signs.join(", "), evidence, since, (down.is_some(), revision)))
+    Some(conclude(view, port, &signs.join(", "), evidence, since, (down.is_some(), revision)))
 }
 
 fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
@@ -172,17 +173,18 @@ fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     // The end of the newest closed window; checks are made at window ends.
     let closed = view.now.saturating_sub(view.world.started) / window_ns;
     let (mut downs, mut newest) = (0, None);
+    let loopback_ns = settings.loopback_us * 1000.0;
     let checks = (0..windows).filter_map(|i| {
         let end = closed.checked_sub(i as u64).filter(|end| *end > 0)?;
         let end = view.world.started + end * window_ns;
         let is_down =
             down.is_some_and(|t| t <= end) && state_at(port, end).is_some_and(|state| state != PortState::Active);
         let read = [&symbol, &post_fec, &crc, &icrc].iter().any(|rates| rates[i].is_some());
-        // An unknown part makes its clause unknown, never true. Nothing measures the loopback yet, so the third clause
-        // (symbol errors and a slow loopback) is unknown.
+        // An unknown part makes its clause unknown, never true.
         let over = |rates: &[Option<f64>], limit: f64| rates[i].is_some_and(|rate| rate > limit);
         let symbols = over(&symbol, settings.symbol_per_s) || over(&post_fec, settings.symbol_per_s);
-        let failed = is_down || (symbols && (over(&crc, 0.0) || over(&icrc, 0.0)));
+        let slow = slowest(port, end.saturating_sub(window_ns), end).is_some_and(|p50| p50 as f64 > loopback_ns);
+        let failed = is_down || (symbols && (over(&crc, 0.0) || over(&icrc, 0.0) || slow));
         (is_down || read).then_some((i, is_down, failed))
     });
     let failed = checks.take(n).take_while(|(_, _, failed)| *failed).inspect(|(i, is_down, _)| {
@@ -204,21 +206,33 @@ fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let window = Some(view.settings.window_s);
         evidence.push(Evidence::new("symbol errors", window, symbols, settings.symbol_per_s, "1/s"));
         evidence.push(Evidence::new("CRC errors", window, crcs, 0.0, "1/s"));
-        format!("symbol and CRC errors in {threshold} checks in a row")
+        let end = view.world.started + closed.saturating_sub(newest as u64) * window_ns;
+        let slow = slowest(port, end.saturating_sub(window_ns), end).map(|p50| p50 as f64 / 1000.0);
+        if let Some(slow) = slow {
+            evidence.push(Evidence::new("loopback latency, median", window, slow, settings.loopback_us, "µs"));
+        }
+        let with = match (crcs > 0.0, slow.is_some_and(|slow| slow > settings.loopback_us)) {
+            (true, true) => "CRC errors and a slow loopback",
+            (false, true) => "a slow loopback",
+            _ => "CRC errors",
+        };
+        format!("symbol errors with {with} in {threshold} checks in a row")
     };
-    let subject = view.port_subject(port);
     let since = down.unwrap_or_else(|| view.ago(view.settings.window_s * n as f64));
-    Some(conclude(view, subject, &sign, evidence, since, (downs > 0, u64::from(downs > 0))))
+    Some(conclude(view, port, &sign, evidence, since, (downs > 0, u64::from(downs > 0))))
 }
 
 fn conclude(
     view: &View<'_>,
-    (key, subject): (crate::finding::SubjectKey, crate::finding::Subject),
+    port: &PortRecord,
     signs: &str,
     evidence: Vec<Evidence>,
     since: Nanos,
     (down, revision): (bool, u64),
 ) -> Verdict {
+    let (key, subject) = view.port_subject(port);
+    // It is a sum of other signs: where one of them is raised by itself, that one says more.
+    let roots = ["link.down", "nic.stuck", "pcie.aer_fatal", "nic.health", "phy.post_fec", "phy.crc", "link.flap"];
     Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
@@ -229,7 +243,7 @@ fn conclude(
         evidence,
         advice: "Move the work to another port; then look at the findings about this port for the cause.".to_owned(),
         would_raise: if down { String::new() } else { "the port leaving ACTIVE".to_owned() },
-        part_of: None,
+        part_of: root::of_port(view, port, &roots, since, root::ANY),
         since: since.min(view.now),
         revision,
     }))

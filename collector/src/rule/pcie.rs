@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::clock::{plural, when};
-use super::{Rule, Trigger, View};
+use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord};
 use crate::observation::{AerSeverity, Nanos};
@@ -219,7 +219,7 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
                  all point at the uplink."
             .to_owned(),
         would_raise: String::new(),
-        part_of: None,
+        part_of: root::of_function(view, &record.pci, &["link.down", "pcie.aer_fatal"]),
         since,
         revision: doublings(replay.n.max(corrected.n)) << 8 | doublings(replay.n),
     })))
@@ -310,7 +310,7 @@ fn fatal(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
                  the driver's reaction, reseat the adapter, and replace it or its slot if the error comes back."
                 .to_owned(),
         would_raise,
-        part_of: None,
+        part_of: root::of_function(view, &record.pci, &["link.down"]),
         since,
         revision: doublings(own) << 8 | doublings(messages),
     })))

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::clock::{ns, plural, when};
 use super::fall::was_down_after;
 use super::link::names;
-use super::{Rule, Trigger, View};
+use super::qp_rnr::USED_UP as RNR_USED_UP;
+use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Subject, SubjectKey, Verdict};
 use crate::inventory::{DeviceId, PortKey, PortRecord, QpFailure};
 use crate::observation::{Nanos, QpState};
@@ -14,10 +15,16 @@ use crate::timeline::counter_table::Meaning;
 
 /// With probes a failure is told this long after it was seen: by then the call that asked for it, if any, is known.
 const PROBE_SETTLES_NS: u64 = 200_000_000;
+/// What requests without an answer can follow from.
+const RETRY_ROOTS: [&str; 5] = ["link.down", "nic.stuck", "pcie.aer_fatal", "nic.health", "phy.post_fec"];
+/// What a QP's failure can follow from.
+const FAILURE_ROOTS: [&str; 7] =
+    ["link.down", "nic.stuck", "pcie.aer_fatal", "nic.health", "qp.retry_exceeded", "qp.rnr", "qp.software_error"];
 /// QPs named in a sentence.
 const NAMED: usize = 4;
 
-fn qp_check(finding: &Finding) -> Vec<String> {
+/// Where to look at QPs.
+pub(super) fn qp_check(finding: &Finding) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(device) = &finding.subject.device {
         let link = finding.subject.port.map_or(format!("{device}/-"), |port| format!("{device}/{port}"));
@@ -71,7 +78,7 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.qp_retry_exceeded;
     let from = view.ago(settings.clear_s);
     let slack = ns(settings.window_s);
-    let here = |device: DeviceId, number: Option<u32>| device == port.key.device && number == Some(port.key.port);
+    let here = |device: DeviceId, number: Option<u32>| here(port, device, number);
     let mut counted: Option<(&Series, u64, Nanos)> = None;
     for series in port.series_of(Meaning::RetryExceeded) {
         for (t, n) in series.changes_since(from).filter_map(|(t, n)| Some((t, n?))).filter(|(_, n)| *n > 0) {
@@ -144,14 +151,19 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                 .to_owned()
         },
         would_raise,
-        part_of: None,
+        part_of: root::of_port(view, port, &RETRY_ROOTS, since, slack),
         since,
         revision: n.min(u64::MAX >> 24) << 24 | failed.len() as u64,
     })))
 }
 
+/// Something of a QP happened on this port.
+pub(super) fn here(port: &PortRecord, device: DeviceId, number: Option<u32>) -> bool {
+    device == port.key.device && number == Some(port.key.port)
+}
+
 /// The first few numbers of a sorted list.
-fn listed(qpns: &[u32]) -> String {
+pub(super) fn listed(qpns: &[u32]) -> String {
     let some: Vec<String> = qpns.iter().take(NAMED).map(ToString::to_string).collect();
     let rest = if qpns.len() > NAMED { ", …" } else { "" };
     format!("{}{rest}", some.join(", "))
@@ -190,18 +202,32 @@ impl Rule for ErrorState {
             }
         }
         let mut verdicts = Vec::new();
+        let slack = ns(view.settings.qp_retry_exceeded.window_s);
         for ((device, port), mut failures) in by_port {
             // A QP that failed again after a recovery is one QP.
             failures.sort_by_key(|(t, f)| (f.id, std::cmp::Reverse(*t)));
             failures.dedup_by_key(|(_, f)| f.id);
             let port = port.and_then(|port| view.world.port(PortKey { device, port }));
-            let all_seen = failures.iter().all(|(_, failure)| seen(failure));
-            if failures.len() > view.settings.qp_error_state.fold_above {
-                verdicts.push(error_state(view, device, port, &failures, all_seen));
-            } else {
-                for one in &failures {
-                    verdicts.push(error_state(view, device, port, std::slice::from_ref(one), seen(one.1)));
-                }
+            let roots = port.map(|port| failure_roots(view, port)).unwrap_or_default();
+            let root =
+                |t: Nanos| roots.iter().find(|(_, first)| t.saturating_add(slack) >= *first).map(|(root, _)| root);
+            // Those that follow from the same thing are one finding about the port.
+            let (mut follow, mut own): (Vec<_>, Vec<_>) = failures.iter().partition(|(t, _)| root(*t).is_some());
+            if own.len() > view.settings.qp_error_state.fold_above {
+                own.append(&mut follow);
+                own.sort_by_key(|(_, f)| f.id);
+                std::mem::swap(&mut own, &mut follow);
+            }
+            let all_seen = |failures: &[(Nanos, &QpFailure)]| failures.iter().all(|(_, failure)| seen(failure));
+            let of_all = follow
+                .iter()
+                .filter_map(|(t, _)| root(*t))
+                .min_by_key(|root| roots.iter().position(|(other, _)| other == *root));
+            if !follow.is_empty() {
+                verdicts.push(error_state(view, device, port, &follow, all_seen(&follow), of_all.cloned()));
+            }
+            for one in &own {
+                verdicts.push(error_state(view, device, port, std::slice::from_ref(one), seen(one.1), None));
             }
         }
         verdicts
@@ -214,6 +240,17 @@ impl Rule for ErrorState {
         }
         Some(if view.world.qps.is_empty() { "no QP is known" } else { "the state of no QP is known" }.to_owned())
     }
+}
+
+/// The raised findings a failure of a QP on the port can follow from.
+fn failure_roots(view: &View<'_>, port: &PortRecord) -> Vec<((&'static str, SubjectKey), Nanos)> {
+    let mut roots = root::raised_of(view, port, &FAILURE_ROOTS);
+    // Requests that are turned away and sent again fail no QP.
+    roots.retain(|((id, key), _)| {
+        let used_up = |finding: &Finding| finding.evidence.iter().any(|row| row.series == RNR_USED_UP);
+        *id != "qp.rnr" || view.raised(id, key).is_some_and(used_up)
+    });
+    roots
 }
 
 /// The failure is one to tell of now.
@@ -246,6 +283,7 @@ fn error_state(
     port: Option<&PortRecord>,
     failures: &[(Nanos, &QpFailure)],
     probes: bool,
+    part_of: root::Root,
 ) -> Verdict {
     let since = failures.iter().map(|(t, _)| *t).min().unwrap_or(view.now);
     let last = failures.iter().map(|(t, _)| *t).max().unwrap_or(view.now);
@@ -272,12 +310,11 @@ fn error_state(
         let mut errors = view.world.qp_errors.since(since.saturating_sub(slack));
         errors.any(|(_, e)| e.status.contains("RETRY_EXC") && ours(e.id))
     };
-    let cause = if down {
-        "; the port was down: a consequence of that"
-    } else if retried {
-        "; retries were used up"
-    } else {
-        ""
+    let cause = match (down, retried, &part_of) {
+        (true, _, _) => "; the port was down: a consequence of that".to_owned(),
+        (false, true, _) => "; retries were used up".to_owned(),
+        (false, false, Some((root, _))) => format!("; a consequence of {root}"),
+        (false, false, None) => String::new(),
     };
     let at = when(view, since);
     let what = if let Some(one) = one {
@@ -308,7 +345,7 @@ fn error_state(
                  cause), and compare with what happened on the port at that time."
             .to_owned(),
         would_raise: if probes { String::new() } else { "the modify_qp probe".to_owned() },
-        part_of: None,
+        part_of,
         since,
         revision: failures.len() as u64 | u64::from(down) << 32 | u64::from(retried) << 33,
     }))

@@ -80,9 +80,19 @@ tables! {
     pcie_aer_storm: PcieAerStorm = "pcie.aer_storm",
     pcie_aer_fatal: PcieAerFatal = "pcie.aer_fatal",
     pcie_downgrade: PcieDowngrade = "pcie.downgrade",
+    phy_post_fec: ErrorWindows = "phy.post_fec",
+    phy_crc: ErrorWindows = "phy.crc",
+    phy_pre_fec_trend: PhyPreFecTrend = "phy.pre_fec_trend",
+    phy_symbol: PhySymbol = "phy.symbol",
     nic_composite: NicComposite = "nic.composite",
+    nic_health: NicHealth = "nic.health",
+    nic_stuck: NicStuck = "nic.stuck",
+    loopback_high: LoopbackHigh = "loopback.high",
     qp_retry_exceeded: QpRetryExceeded = "qp.retry_exceeded",
     qp_error_state: QpErrorState = "qp.error_state",
+    qp_rnr: QpRnr = "qp.rnr",
+    qp_software_error: QpSoftwareError = "qp.software_error",
+    qp_stuck: QpStuck = "qp.stuck",
     ecn: Ecn = "ecn.*",
     ecn_premature: EcnPremature = "ecn.premature",
     ecn_missed: EcnMissed = "ecn.missed",
@@ -180,6 +190,55 @@ table! {
 }
 
 table! {
+    /// Settings of `phy.post_fec`, and of `phy.crc`.
+    ErrorWindows {
+        /// Length of a window in seconds, 1 to 600. Where the counter is read more rarely, the time between two
+        /// readings is a window.
+        window_s: f64 = 10.0,
+        /// Windows in which errors must show, 1 or more.
+        windows: u64 = 2,
+        /// Out of so many, 1 or more.
+        of: u64 = 3,
+    }
+}
+
+table! {
+    /// Settings of `phy.pre_fec_trend`.
+    PhyPreFecTrend {
+        /// Length of a window in seconds, 1 to 600.
+        window_s: f64 = 10.0,
+        /// Share of bits corrected by FEC that is too much on any link, 0 to 1.
+        max_ber: f64 = 1e-5,
+        /// Times a link's own baseline that are too much, above 1.
+        factor: f64 = 10.0,
+        /// Share of corrected bits below which no rise is told, 0 to 1: the link has room enough.
+        min_ber: f64 = 1e-8,
+        /// Seconds a baseline looks back over, 60 to 4000.
+        baseline_s: f64 = 3600.0,
+        /// Windows a baseline must rest on, 1 or more.
+        baseline_windows: usize = 30,
+        /// Times the middle one of the other lanes that make a lane stand out, above 1.
+        lane_factor: f64 = 10.0,
+        /// Share of a lane's bits above which a lane that stands out is told, 0 to 1.
+        lane_ber: f64 = 1e-6,
+    }
+}
+
+table! {
+    /// Settings of `phy.symbol`.
+    PhySymbol {
+        /// Seconds the rate of symbol errors is taken over, 1 to 600.
+        window_s: f64 = 10.0,
+        /// Symbol errors per second that are too many when exceeded (InfiniBand ports), 0 or more.
+        per_s: f64 = 100.0,
+        /// Link recoveries, or local link integrity errors, that are told, 1 or more.
+        recoveries: u64 = 1,
+        /// Seconds without a further one after which the finding is over, 10 to 3600.
+        clear_s: f64 = 600.0,
+    }
+}
+
+table! {
     /// Settings of `nic.composite`.
     NicComposite {
         /// `"default"`: post-FEC or CRC errors alone in 2 of 3 windows, or the port down, at once. `"cross_check"`: down,
@@ -192,6 +251,37 @@ table! {
         symbol_per_s: f64 = 100.0,
         /// Loopback latency in microseconds that is too high when exceeded (`cross_check`), 0 or more.
         loopback_us: f64 = 100.0,
+    }
+}
+
+table! {
+    /// Settings of `nic.health`.
+    NicHealth {
+        /// Failed firmware commands within ten minutes that are told, 1 or more.
+        command_errors: u64 = 3,
+        /// Degrees Celsius a temperature must fall below its limit before the finding is over, 0 to 50.
+        temperature_margin_c: f64 = 5.0,
+    }
+}
+
+table! {
+    /// Settings of `nic.stuck`.
+    NicStuck {
+        /// Counters of one set that must read all ones at once, 2 or more.
+        all_ones: usize = 3,
+        /// Seconds without an answer, or without a sign of life, that are too long, 5 to 3600. Never less than five times
+        /// the usual distance.
+        silent_s: f64 = 30.0,
+    }
+}
+
+table! {
+    /// Settings of `loopback.high`.
+    LoopbackHigh {
+        /// Times a port's own baseline that are too much when exceeded, above 1.
+        factor: f64 = 20.0,
+        /// Microseconds below which no latency is too high, 0 or more.
+        least_us: f64 = 100.0,
     }
 }
 
@@ -215,6 +305,42 @@ table! {
         /// Seconds a QP must stay in the error state where no probe sees who asked for it, 0 to 3600: an application's
         /// own teardown takes less.
         settle_s: f64 = 10.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.rnr`.
+    QpRnr {
+        /// Length of a window in seconds, 1 to 600.
+        window_s: f64 = 10.0,
+        /// Windows in which requests must have been turned away, 1 or more.
+        windows: u64 = 2,
+        /// Out of so many, 1 or more.
+        of: u64 = 3,
+        /// Requests turned away per second that make a warning when exceeded, 0 or more; fewer are worth an info.
+        per_s: f64 = 10.0,
+        /// Seconds without a further failure after which used up RNR retries are over, 1 to 3600.
+        clear_s: f64 = 60.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.software_error`.
+    QpSoftwareError {
+        /// Seconds within which a counter's growth and a QP's failure belong together, 1 to 60.
+        window_s: f64 = 10.0,
+        /// Seconds without a further error after which the finding is over, 1 to 3600.
+        clear_s: f64 = 60.0,
+    }
+}
+
+table! {
+    /// Settings of `qp.stuck`.
+    QpStuck {
+        /// A QP's own ACK timeouts without a completion that are too many when exceeded, 1 or more.
+        timeouts: f64 = 10.0,
+        /// More such QPs of one port than this are told as one finding about the port, 0 to 255.
+        fold_above: usize = 8,
     }
 }
 

@@ -1,97 +1,18 @@
 //! The simulated node: eight 400 Gb/s RoCE ports of a training job and one InfiniBand port for storage.
 
+use super::condition::Condition;
+use super::counters::Counters;
+use super::job::{Job, JobKind};
+use super::names;
+use super::qp::{SimQp, Use};
 use super::random::Random;
-use crate::observation::Histogram;
 
 /// RoCE ports.
 pub(super) const RAILS: usize = 8;
 /// Signalling rate of every port, Gb/s.
 pub(super) const RATE_GBPS: f64 = 400.0;
-/// Counters of `ports/1/counters/`, in the kernel's order of names.
-pub(super) const PMA: &[&str] = &[
-    "VL15_dropped",
-    "excessive_buffer_overrun_errors",
-    "link_downed",
-    "link_error_recovery",
-    "local_link_integrity_errors",
-    "multicast_rcv_packets",
-    "multicast_xmit_packets",
-    "port_rcv_constraint_errors",
-    "port_rcv_data",
-    "port_rcv_errors",
-    "port_rcv_packets",
-    "port_rcv_remote_physical_errors",
-    "port_rcv_switch_relay_errors",
-    "port_xmit_constraint_errors",
-    "port_xmit_data",
-    "port_xmit_discards",
-    "port_xmit_packets",
-    "port_xmit_wait",
-    "symbol_error",
-    "unicast_rcv_packets",
-    "unicast_xmit_packets",
-];
-/// mlx5's Q counters, then its congestion counters, which an InfiniBand port does not have.
-pub(super) const HW: &[&str] = &[
-    "rx_write_requests",
-    "rx_read_requests",
-    "rx_atomic_requests",
-    "rx_dct_connect",
-    "out_of_buffer",
-    "out_of_sequence",
-    "duplicate_request",
-    "rnr_nak_retry_err",
-    "packet_seq_err",
-    "implied_nak_seq_err",
-    "local_ack_timeout_err",
-    "resp_local_length_error",
-    "resp_cqe_error",
-    "req_cqe_error",
-    "req_remote_invalid_request",
-    "req_remote_access_errors",
-    "resp_remote_access_errors",
-    "resp_cqe_flush_error",
-    "req_cqe_flush_error",
-    "req_transport_retries_exceeded",
-    "req_rnr_retries_exceeded",
-    "rp_cnp_handled",
-    "rp_cnp_ignored",
-    "np_ecn_marked_roce_packets",
-    "np_cnp_sent",
-    "rx_icrc_encapsulated",
-    "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "roce_slow_restart",
-    "roce_slow_restart_cnps",
-    "roce_slow_restart_trans",
-];
-/// Those of [`HW`] an InfiniBand port has.
-pub(super) const HW_INFINIBAND: usize = 21;
-/// Some of `ethtool -S` of a RoCE port.
-pub(super) const ETHTOOL: &[&str] = &[
-    "rx_packets_phy",
-    "tx_packets_phy",
-    "rx_bytes_phy",
-    "tx_bytes_phy",
-    "rx_crc_errors_phy",
-    "rx_symbol_err_phy",
-    "rx_discards_phy",
-    "tx_discards_phy",
-    "link_down_events_phy",
-    "rx_pcs_symbol_err_phy",
-    "rx_corrected_bits_phy",
-    "rx_bits_phy",
-    "rx_prio3_bytes",
-    "rx_prio3_packets",
-    "rx_prio3_pause",
-    "rx_prio3_pause_duration",
-    "tx_prio3_bytes",
-    "tx_prio3_packets",
-    "tx_prio3_pause",
-    "tx_prio3_pause_duration",
-    "outbound_pci_stalled_rd",
-    "outbound_pci_stalled_wr",
-];
+/// Buses of the root ports the rails are below.
+const BUSES: [u32; RAILS] = [0x15, 0x26, 0x3a, 0x4b, 0x97, 0xa8, 0xc5, 0xd6];
 
 /// How large the node is: a smaller one is simulated faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,15 +27,41 @@ impl Default for Size {
     }
 }
 
+/// What kind of node it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Shape {
+    pub(super) qps_per_port: u32,
+    pub(super) job: JobKind,
+    /// Four NICs share one switch and its uplink, as on a board with two root ports.
+    pub(super) shared_uplinks: bool,
+    /// Share of the QPs that is posted to in a second.
+    pub(super) active_qps: f64,
+    /// Bulk transfers go to memory of the host, not to a GPU below the same switch.
+    pub(super) host_memory: bool,
+}
+
+impl Shape {
+    pub(super) const TRAINING: Self =
+        Self { qps_per_port: 64, job: JobKind::Steady, shared_uplinks: false, active_qps: 1.0, host_memory: false };
+}
+
 /// Everything the simulator knows of its node.
 pub(super) struct Node {
     pub(super) random: Random,
+    pub(super) job: Job,
+    pub(super) shape: Shape,
     pub(super) ports: Vec<SimPort>,
     pub(super) functions: Vec<SimFunction>,
+    /// The probes are attached and QPs are seen.
+    pub(super) per_qp: bool,
     /// Data-path probe hits.
     pub(super) hits: u64,
-    /// Seconds simulated.
-    pub(super) seconds: u64,
+    /// Time simulated, s.
+    pub(super) elapsed_s: f64,
+    /// The job runs: its QPs exist.
+    pub(super) running: bool,
+    /// Jobs begun, for the numbers of processes and QPs.
+    pub(super) jobs: u32,
 }
 
 /// One port, of a device of its own.
@@ -123,86 +70,36 @@ pub(super) struct SimPort {
     pub(super) netdev: String,
     pub(super) guid: String,
     pub(super) gid: String,
+    /// The first seven groups of its peers' GIDs, and the last group's first byte.
+    pub(super) peers: String,
     pub(super) infiniband: bool,
     pub(super) up: bool,
+    /// Its device is not there.
+    pub(super) gone: bool,
     pub(super) pma: Counters,
     pub(super) hw: Counters,
     pub(super) ethtool: Counters,
+    pub(super) devlink: Counters,
+    pub(super) hwmon: Counters,
     /// Where its function is in [`Node::functions`].
     pub(super) function: usize,
-    pub(super) qps: Vec<SimQp>,
-    /// Share of the rate it carries on average, and now.
-    pub(super) mean_load: f64,
-    pub(super) load: f64,
-}
-
-/// A set of counters: names, and a value for each.
-pub(super) struct Counters {
-    pub(super) names: &'static [&'static str],
-    pub(super) values: Vec<u64>,
-}
-
-impl Counters {
-    fn new(names: &'static [&'static str]) -> Self {
-        Self { names, values: vec![0; names.len()] }
-    }
-
-    fn at(&self, name: &str) -> usize {
-        self.names.iter().position(|n| *n == name).expect("the simulator names counters of its own lists")
-    }
-
-    /// Adds to a counter; one the set does not have counts nothing.
-    pub(super) fn add(&mut self, name: &str, n: u64) {
-        if self.names.is_empty() {
-            return;
-        }
-        let at = self.at(name);
-        self.values[at] = self.values[at].wrapping_add(n);
-    }
-
-    /// Adds to a counter of 32 bits, as mlx5's Q counters are.
-    pub(super) fn add_32(&mut self, name: &str, n: u64) {
-        self.add(name, n);
-        if let Some(value) = self.names.iter().position(|n| *n == name).and_then(|at| self.values.get_mut(at)) {
-            *value &= 0xffff_ffff;
-        }
-    }
-
-    /// Sets a gauge, or a counter's past.
-    pub(super) fn set(&mut self, name: &str, value: u64) {
-        if !self.names.is_empty() {
-            let at = self.at(name);
-            self.values[at] = value;
-        }
-    }
-}
-
-/// One QP.
-pub(super) struct SimQp {
-    pub(super) qpn: u32,
-    pub(super) remote_qpn: u32,
     pub(super) pid: Option<u32>,
     pub(super) comm: &'static str,
-    pub(super) remote_gid: String,
-    pub(super) timeout: u8,
-    pub(super) alive: bool,
-    pub(super) changed: bool,
-    pub(super) posts: u64,
-    pub(super) wrs: u64,
-    pub(super) bytes: u64,
-    pub(super) completions: u64,
-    pub(super) switches: u64,
-    pub(super) retry_exceeded: u64,
-    pub(super) flushed: u64,
-    pub(super) size: Histogram,
-    pub(super) latency: Histogram,
+    pub(super) qps: Vec<SimQp>,
+    /// Share of the others' load it carries.
+    pub(super) weight: f64,
+    /// Share of the rate it carried in the last tick.
+    pub(super) load: f64,
+    pub(super) condition: Condition,
 }
 
-/// One PCIe function on the way to a port.
+/// One PCIe function on the way to a port, or a GPU.
 pub(super) struct SimFunction {
     pub(super) pci: String,
     pub(super) class: &'static str,
     pub(super) path: Vec<String>,
+    pub(super) speed_gts: f64,
+    pub(super) width: u32,
     pub(super) aer: AerCounts,
     pub(super) root: bool,
 }
@@ -212,6 +109,7 @@ pub(super) struct SimFunction {
 pub(super) struct AerCounts {
     pub(super) rx_err: u64,
     pub(super) bad_tlp: u64,
+    pub(super) bad_dllp: u64,
     pub(super) rollover: u64,
     pub(super) cmplt_to: u64,
     pub(super) corrected: u64,
@@ -222,109 +120,144 @@ pub(super) struct AerCounts {
 }
 
 impl Node {
-    pub(super) fn new(seed: u64, size: Size) -> Self {
-        let mut node =
-            Self { random: Random::new(seed), ports: Vec::new(), functions: Vec::new(), hits: 0, seconds: 0 };
+    pub(super) fn new(seed: u64, shape: Shape) -> Self {
+        let mut node = Self {
+            random: Random::new(seed),
+            job: Job::new(shape.job, Random::new(seed ^ 0x10b5_10b5)),
+            shape,
+            ports: Vec::new(),
+            functions: Vec::new(),
+            per_qp: true,
+            hits: 0,
+            elapsed_s: 0.0,
+            running: true,
+            jobs: 0,
+        };
         for rail in 0..RAILS {
-            let base = [0x15, 0x3a, 0x97, 0xc5][rail / 2];
+            let (group, slot) = if shape.shared_uplinks { (rail / 4 * 4, rail % 4) } else { (rail, 0) };
+            let base = BUSES[group];
             let (root, up) = (format!("0000:{base:02x}:01.0"), format!("0000:{:02x}:00.0", base + 1));
-            let down = format!("0000:{:02x}:{:02x}.0", base + 2, rail % 2);
-            let nic = format!("0000:{:02x}:00.0", base + 3 + rail % 2);
-            if rail % 2 == 0 {
+            let downs = [
+                format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2),
+                format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2 + 1),
+            ];
+            let nic = format!("0000:{:02x}:00.0", base + 3 + slot as u32 * 2);
+            let gpu = format!("0000:{:02x}:00.0", base + 4 + slot as u32 * 2);
+            if slot == 0 {
                 node.function("0x060400", vec![root.clone()]);
                 node.function("0x060400", vec![root.clone(), up.clone()]);
             }
+            let [down, beside] = downs;
+            node.function("0x060400", vec![root.clone(), up.clone(), beside.clone()]);
+            node.function("0x030200", vec![root.clone(), up.clone(), beside, gpu]);
             node.function("0x060400", vec![root.clone(), up.clone(), down.clone()]);
             node.function("0x020000", vec![root, up, down, nic]);
-            node.port(rail, false, size.qps_per_port);
+            node.port(rail, false, shape.qps_per_port);
         }
         node.function("0x060400", vec!["0000:e6:01.0".to_owned()]);
         node.function("0x020700", vec!["0000:e6:01.0".to_owned(), "0000:e7:00.0".to_owned()]);
-        node.port(RAILS, true, size.qps_per_port.div_ceil(4));
+        node.port(RAILS, true, shape.qps_per_port.div_ceil(4).min(64));
         node
     }
 
     fn function(&mut self, class: &'static str, path: Vec<String>) {
         let pci = path.last().expect("a path ends at the function").clone();
         let root = path.len() == 1;
-        self.functions.push(SimFunction { pci, class, path, aer: AerCounts::default(), root });
+        let (speed_gts, width) = (32.0, 16);
+        self.functions.push(SimFunction { pci, class, path, speed_gts, width, aer: AerCounts::default(), root });
     }
 
     fn port(&mut self, index: usize, infiniband: bool, qps: u32) {
         let number = u32::try_from(index).expect("a node has few ports");
-        let mut pma = Counters::new(PMA);
-        let mut hw = Counters::new(if infiniband { &HW[..HW_INFINIBAND] } else { HW });
-        let mut ethtool = Counters::new(if infiniband { &[] } else { ETHTOOL });
-        // The node has been up for a while; what its counters hold is no evidence of anything.
-        let past = self.random.below(1 << 40);
-        pma.set("port_xmit_data", past << 3);
-        pma.set("port_rcv_data", (past << 3) + self.random.below(1 << 30));
-        pma.set("port_xmit_packets", past >> 7);
-        pma.set("port_rcv_packets", past >> 7);
-        pma.set("unicast_xmit_packets", past >> 7);
-        pma.set("unicast_rcv_packets", past >> 7);
-        pma.set("link_downed", self.random.below(4));
-        hw.set("rx_write_requests", self.random.below(1 << 30));
-        hw.set("local_ack_timeout_err", self.random.below(90));
-        hw.set("out_of_sequence", self.random.below(4_000));
-        hw.set("duplicate_request", self.random.below(50));
-        ethtool.set("rx_bytes_phy", past << 5);
-        ethtool.set("tx_bytes_phy", past << 5);
-        ethtool.set("rx_bits_phy", past << 8);
-        ethtool.set("rx_corrected_bits_phy", past >> 18);
-        ethtool.set("link_down_events_phy", pma.values[2]);
         let function = self.functions.len() - 1;
         self.functions[function].aer.rx_err = self.random.below(3);
         self.functions[function].aer.corrected = self.functions[function].aer.rx_err;
-        let gid = if infiniband {
-            format!("fe80:0000:0000:0000:a088:c203:00ab:{index:02x}10")
+        let (gid, peers) = if infiniband {
+            (
+                format!("fe80:0000:0000:0000:a088:c203:00ab:{index:02x}10"),
+                "fe80:0000:0000:0000:a088:c203:00cd:".to_owned(),
+            )
         } else {
-            format!("0000:0000:0000:0000:0000:ffff:0a64:{index:02x}11")
+            let network = format!("0000:0000:0000:0000:0000:ffff:0a64:{index:02x}");
+            (format!("{network}11"), network)
         };
         let (pid, comm) = if infiniband { (None, "ko2iblnd") } else { (Some(41_200 + number * 7), "python3") };
-        let qps = (0..qps).map(|i| SimQp {
-            qpn: 0x1a0 + number * 0x400 + i * 3,
-            remote_qpn: 0x2b1 + number * 0x400 + i * 3,
-            pid,
-            comm,
-            remote_gid: if infiniband {
-                format!("fe80:0000:0000:0000:a088:c203:00cd:{:02x}10", i % 16)
-            } else {
-                format!("0000:0000:0000:0000:0000:ffff:0a64:{index:02x}{:02x}", 0x20 + i % 16)
-            },
-            timeout: 13,
-            alive: true,
-            changed: true,
-            posts: 0,
-            wrs: 0,
-            bytes: 0,
-            completions: 0,
-            switches: 0,
-            retry_exceeded: 0,
-            flushed: 0,
-            size: Histogram(vec![0; 32]),
-            latency: Histogram(vec![0; 64]),
-        });
-        let mean_load = if infiniband { 0.12 } else { 0.77 };
-        self.ports.push(SimPort {
+        let mut port = SimPort {
             device: format!("mlx5_{index}"),
             netdev: if infiniband { "ib0".to_owned() } else { format!("eth{index}") },
             guid: format!("a088:c203:00ab:{index:02x}10"),
             gid,
+            peers,
             infiniband,
             up: true,
-            pma,
-            hw,
-            ethtool,
+            gone: false,
+            pma: Counters::new(names::PMA),
+            hw: Counters::new(if infiniband { &names::HW[..names::HW_INFINIBAND] } else { names::HW }),
+            ethtool: Counters::new(if infiniband { &[] } else { names::ETHTOOL }),
+            devlink: Counters::new(names::DEVLINK),
+            hwmon: Counters::new(names::HWMON),
             function,
-            qps: qps.collect(),
-            mean_load,
-            load: mean_load,
-        });
+            pid,
+            comm,
+            qps: Vec::new(),
+            weight: 1.0,
+            load: 0.0,
+            condition: Condition::default(),
+        };
+        port.remember(&mut self.random);
+        port.create_qps(number, qps, 0);
+        self.ports.push(port);
     }
 
     /// A port by its device's name, where the scenario runs on a node that has it.
     pub(super) fn port_named(&self, device: &str) -> Option<usize> {
         self.ports.iter().position(|port| port.device == device)
+    }
+}
+
+impl SimPort {
+    /// The node has been up for a while; what its counters hold is no evidence of anything.
+    fn remember(&mut self, random: &mut Random) {
+        let past = random.below(1 << 40);
+        self.pma.set("port_xmit_data", past << 3);
+        self.pma.set("port_rcv_data", (past << 3) + random.below(1 << 30));
+        self.pma.set("port_xmit_packets", past >> 7);
+        self.pma.set("port_rcv_packets", past >> 7);
+        self.pma.set("unicast_xmit_packets", past >> 7);
+        self.pma.set("unicast_rcv_packets", past >> 7);
+        self.pma.set("link_downed", random.below(4));
+        self.hw.set("rx_write_requests", random.below(1 << 30));
+        self.hw.set("local_ack_timeout_err", random.below(90));
+        self.hw.set("out_of_sequence", random.below(4_000));
+        self.hw.set("duplicate_request", random.below(50));
+        self.ethtool.set("rx_bytes_phy", past << 5);
+        self.ethtool.set("tx_bytes_phy", past << 5);
+        self.ethtool.set("rx_bits_phy", past << 8);
+        self.ethtool.set("rx_corrected_bits_phy", past >> 18);
+        self.ethtool.set("link_down_events_phy", self.pma.values[2]);
+        self.hwmon.set("temp1_input", 58_000 + random.below(9) * 1_000);
+        self.hwmon.set("temp1_max", 105_000);
+        self.hwmon.set("temp1_crit", 110_000);
+    }
+
+    /// The QPs of a job: of eight, seven for bulk transfers and one for small messages.
+    pub(super) fn create_qps(&mut self, number: u32, n: u32, job: u32) {
+        let first = 0x1a0 + number * 0x400 + job * 0x4_0000;
+        self.qps = (0..n)
+            .map(|i| SimQp {
+                qpn: (first + i * 3) & 0xff_ffff,
+                remote_qpn: (first + 0x111 + i * 3) & 0xff_ffff,
+                peer: if self.infiniband { 0x10 } else { 0x20 + (i % 16) as u8 },
+                used_for: if n > 1 && (i % 8 == 7 || n < 8 && i + 1 == n) { Use::Small } else { Use::Bulk },
+                alive: true,
+                changed: true,
+                stats: None,
+            })
+            .collect();
+    }
+
+    /// A peer's GID.
+    pub(super) fn peer_gid(&self, peer: u8, at: usize) -> String {
+        if self.infiniband { format!("{}{:02x}10", self.peers, at % 16) } else { format!("{}{peer:02x}", self.peers) }
     }
 }

@@ -38,4 +38,29 @@ impl Random {
         let n = (mean.max(0.0) + self.unit()) as u64;
         n
     }
+
+    /// Between two positive numbers, evenly on a logarithmic scale.
+    pub(super) fn log_between(&mut self, low: f64, high: f64) -> f64 {
+        low * (high / low).powf(self.unit())
+    }
+
+    /// Between two numbers.
+    pub(super) fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    /// The number of events in a time in which `mean` are expected.
+    pub(super) fn poisson(&mut self, mean: f64) -> u64 {
+        if mean > 30.0 {
+            // The sum of twelve is close enough to a normal distribution.
+            let normal = (0..12).map(|_| self.unit()).sum::<f64>() - 6.0;
+            return self.count(mean + mean.sqrt() * normal - 0.5);
+        }
+        let (mut n, mut product, limit) = (0, self.unit(), (-mean.max(0.0)).exp());
+        while product > limit {
+            product *= self.unit();
+            n += 1;
+        }
+        n
+    }
 }

@@ -11,7 +11,7 @@ const SMALL: Size = Size { qps_per_port: 4 };
 
 fn judge(simulator: &mut Simulator, seconds: u64) -> (Engine, Vec<Arc<Finding>>) {
     let mut engine = Engine::new(simulator.header(), Settings::default());
-    simulator.advance(seconds * TICK_NS, &mut |observation| engine.take(observation));
+    simulator.advance(seconds * SECOND_NS, &mut |observation| engine.take(observation));
     engine.finish();
     let changes = engine.drain();
     (engine, changes)
@@ -51,10 +51,10 @@ fn a_healthy_node_of_full_size_raises_nothing_whatever_the_seed() {
 #[test]
 fn every_scenario_is_the_same_for_the_same_seed_however_it_is_advanced() {
     for info in scenarios() {
-        let whole = lines(info.name, 7, &[45 * TICK_NS]);
-        let steps: Vec<u64> = (0..=450).map(|i| i * TICK_NS / 10).collect();
+        let whole = lines(info.name, 7, &[45 * SECOND_NS]);
+        let steps: Vec<u64> = (0..=450).map(|i| i * SECOND_NS / 10).collect();
         assert!(whole == lines(info.name, 7, &steps), "{}", info.name);
-        assert!(whole != lines(info.name, 8, &[45 * TICK_NS]), "{}", info.name);
+        assert!(whole != lines(info.name, 8, &[45 * SECOND_NS]), "{}", info.name);
     }
     assert!(Simulator::new("no such scenario", 1).is_none());
 }
@@ -63,11 +63,11 @@ fn every_scenario_is_the_same_for_the_same_seed_however_it_is_advanced() {
 fn observations_never_go_back_in_time() {
     let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap().starting_at(5_000, 9);
     let mut last = 5_000;
-    simulator.advance(5_000 + 60 * TICK_NS, &mut |observation| {
+    simulator.advance(5_000 + 60 * SECOND_NS, &mut |observation| {
         assert!(observation.t >= last);
         last = observation.t;
     });
-    assert_eq!(last, 5_000 + 60 * TICK_NS);
+    assert_eq!(last, 5_000 + 60 * SECOND_NS);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_recording_of_the_simulation_gives_the_same_findings() {
     let header = simulator.header();
     let mut live = Engine::new(header.clone(), Settings::default());
     let mut writer = Writer::new(Vec::new(), true, &header).unwrap();
-    simulator.advance(60 * TICK_NS, &mut |observation| {
+    simulator.advance(60 * SECOND_NS, &mut |observation| {
         live.take(observation);
         writer.write(observation).unwrap();
     });
@@ -122,13 +122,13 @@ fn a_recording_of_the_simulation_gives_the_same_findings() {
 #[test]
 fn as_a_source_it_follows_the_clock_it_is_polled_with() {
     let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap();
-    let start = 1_000 * TICK_NS;
+    let start = 1_000 * SECOND_NS;
     assert_eq!(simulator.due(), 0);
     let mut times = Vec::new();
     simulator.poll(start, &mut |observation| times.push(observation.t));
     assert!(times.iter().all(|t| *t == start) && !times.is_empty());
-    assert_eq!(simulator.due(), start + TICK_NS);
-    simulator.poll(start + 8 * TICK_NS, &mut |_| {});
+    assert_eq!(simulator.due(), start + SECOND_NS);
+    simulator.poll(start + 8 * SECOND_NS, &mut |_| {});
     // The first PCIe error comes between two polls.
     assert_eq!(simulator.due(), start + 8_300_000_000);
 }
@@ -137,11 +137,78 @@ fn as_a_source_it_follows_the_clock_it_is_polled_with() {
 fn the_truth_names_what_the_script_does() {
     let mut simulator = Simulator::with_size("aer-then-down", 1, SMALL).unwrap();
     let mut truths = Vec::new();
-    simulator.advance(60 * TICK_NS, &mut |observation| {
+    simulator.advance(60 * SECOND_NS, &mut |observation| {
         if let Body::Truth(truth) = &observation.body {
             truths.push((observation.t, truth.device.to_string(), truth.class.to_string()));
         }
     });
-    let expected = [(20_200_000_000, "pcie_aer"), (40_118_000_000, "link_down")];
+    let expected = [
+        (20_200_000_000, "pcie.aer_storm"),
+        (39_610_000_000, "pcie.aer_fatal"),
+        (40_118_000_000, "link.down"),
+        (40_118_000_000, "nic.composite"),
+        (40_349_000_000, "qp.retry_exceeded"),
+        (40_349_000_000, "qp.error_state"),
+    ];
     assert_eq!(truths, expected.map(|(t, class)| (t, "mlx5_3".to_owned(), class.to_owned())));
+}
+
+#[test]
+fn every_truth_is_the_id_of_a_rule_and_every_fault_has_one() {
+    for fault in faults() {
+        let mut simulator = Simulator::with_fault(fault.name, 3, SMALL).unwrap();
+        let mut truths = 0;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "minutes")]
+        let until = fault.until_s as u64 * SECOND_NS;
+        simulator.advance(until, &mut |observation| {
+            if let Body::Truth(truth) = &observation.body {
+                truths += 1;
+                assert!(crate::rule::find(&truth.class).is_some(), "{}: {}", fault.name, truth.class);
+            }
+        });
+        assert!(truths > 0, "{}", fault.name);
+    }
+}
+
+#[test]
+fn a_fault_is_at_another_place_and_time_for_another_seed() {
+    let first = |seed| {
+        let mut simulator = Simulator::with_fault("dying-optic", seed, SMALL).unwrap();
+        let mut first = None;
+        simulator.advance(600 * SECOND_NS, &mut |observation| {
+            if let Body::Truth(truth) = &observation.body {
+                first.get_or_insert((observation.t, truth.device.to_string()));
+            }
+        });
+        first.unwrap()
+    };
+    assert_eq!(first(1), first(1));
+    assert!((2..8).any(|seed| first(seed).1 != first(1).1));
+    assert!(first(2).0 != first(1).0);
+}
+
+#[test]
+fn faster_polls_read_the_same_counters_more_often_and_the_rest_as_rarely() {
+    let sets = |period_ns| {
+        let mut simulator = Simulator::with_size("healthy", 1, SMALL).unwrap().polling_every(period_ns);
+        let mut counts = std::collections::BTreeMap::<&str, u64>::new();
+        simulator.advance(20 * SECOND_NS - 1, &mut |observation| {
+            if let Body::Counters(set) = &observation.body {
+                *counts.entry(set.source.name()).or_default() += 1;
+            }
+        });
+        counts
+    };
+    let (slow, fast) = (sets(SECOND_NS), sets(100_000_000));
+    // A poll may be left out now and then.
+    assert!(fast["nldev"] * 10 > slow["nldev"] * 99 && fast["nldev"] <= slow["nldev"] * 10, "{slow:?} {fast:?}");
+    assert!(slow["ethtool"].abs_diff(fast["ethtool"]) <= 2 && slow["hwmon"].abs_diff(fast["hwmon"]) <= 2);
+}
+
+#[test]
+fn without_probes_nothing_is_seen_of_qps() {
+    let mut simulator = Simulator::with_size("healthy", 1, SMALL).unwrap().without_qps();
+    simulator.advance(120 * SECOND_NS, &mut |observation| {
+        assert!(!matches!(observation.body, Body::Qp(_) | Body::QpStats(_) | Body::Probes(_)));
+    });
 }

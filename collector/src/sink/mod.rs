@@ -2,13 +2,19 @@
 //! that fails says so in its status and costs nobody else anything.
 
 pub mod findings;
+pub mod hook;
 pub mod recording;
+pub mod socket;
 
 use std::sync::Arc;
 
+use crate::engine::Engine;
 use crate::finding::Finding;
 use crate::inventory::World;
 use crate::observation::Observation;
+
+/// Where a sink says in a line what happened to it: a reader that was dropped, a hook that failed.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// One consumer of the engine's input and output.
 pub trait Sink: Send {
@@ -23,4 +29,13 @@ pub trait Sink: Send {
 
     /// The end: bring out everything.
     fn finish(&mut self) {}
+}
+
+/// Tells the sinks what the engine has concluded since the last time; true when there was something.
+pub(crate) fn hand_on(engine: &mut Engine, sinks: &mut [Box<dyn Sink>]) -> bool {
+    let findings = engine.drain();
+    for sink in sinks.iter_mut().filter(|_| !findings.is_empty()) {
+        sink.findings(&findings, engine.world());
+    }
+    !findings.is_empty()
 }

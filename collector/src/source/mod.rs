@@ -3,9 +3,17 @@
 //! One file or folder per source; [`Source`] is all the collector knows of them. A new source is one new file and one
 //! line where the collector's sources are listed.
 
+pub mod congestion;
+pub mod devlink;
+pub mod ethtool;
 pub mod files;
+pub mod hwmon;
+pub mod netdev;
+mod netlink;
 pub mod nldev;
+pub mod packets;
 pub mod pcie;
+pub mod ports;
 pub mod probes;
 pub mod starting;
 pub mod sysfs;

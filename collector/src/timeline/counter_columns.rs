@@ -68,6 +68,7 @@ impl TableSource {
             CounterSource::Counters => Some(Self::Counters),
             CounterSource::HwCounters | CounterSource::Nldev | CounterSource::Qp => Some(Self::Hw),
             CounterSource::Ethtool => Some(Self::Ethtool),
+            CounterSource::Netdev => Some(Self::Netdev),
             CounterSource::Devlink => Some(Self::Devlink),
             CounterSource::Hwmon => Some(Self::Hwmon),
             CounterSource::Packets => Some(Self::Packets),

@@ -1,7 +1,9 @@
 //! Assertions over what the payloads left on real kernels; see [`end_to_end::vm`].
 
 mod doctor;
+mod marks;
 mod recordings;
+mod sources;
 
 use end_to_end::vm::on_each_kernel;
 use serde_json::json;

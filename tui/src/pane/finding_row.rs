@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use collector::finding::{Finding, FindingState, Severity};
+use collector::incident::Place;
 use collector::inventory::World;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -38,8 +39,14 @@ pub(crate) fn summary(world: &World, finding: &Finding, width: u16) -> Vec<Strin
     wrap(&finding.summary, usize::from(wide))
 }
 
-/// One finding; what of the summary does not fit into one line goes on below, if the area has a row for it.
-pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, finding: &Arc<Finding>, selected: bool) {
+/// One finding, marked when it follows from the one above, or with how many follow from it; what of the summary does not fit into one line goes on below, if the area has a row for it.
+pub(crate) fn draw_finding(
+    scene: Scene<'_>,
+    area: Rect,
+    buf: &mut Buffer,
+    (finding, place): (&Arc<Finding>, Place),
+    selected: bool,
+) {
     let (world, theme) = (scene.world, scene.theme);
     let cleared = finding.state == FindingState::Cleared;
     let severity = if cleared { "over" } else { severity_word(finding.severity) };
@@ -49,11 +56,16 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, findi
     let mut lines =
         if area.height > 1 { summary(scene.world, finding, area.width) } else { vec![finding.summary.clone()] };
     let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
+    let rule = match place {
+        Place::Root(0) => finding.rule.to_owned(),
+        Place::Root(parts) => format!("{} +{parts}", finding.rule),
+        Place::Part => format!("└ {}", finding.rule),
+    };
     let cells = [
         Line::styled(severity, style(theme.severity_word(finding.severity))),
         Line::styled(number::age(lasted.saturating_sub(finding.first_t)), style(theme.text)),
         Line::styled(finding.subject.to_string(), style(theme.strong)),
-        Line::styled(finding.rule, style(theme.dim)),
+        Line::styled(rule, style(theme.dim)),
         Line::styled(first, loud),
         Line::styled(finding.grade.name(), style(theme.dim)),
     ];

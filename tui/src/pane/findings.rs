@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use collector::finding::{Book, Evidence, Finding, FindingState, Grade, SubjectKey};
+use collector::incident::{self, Place};
 use collector::inventory::{PortRecord, World};
 use collector::rule::{self, Settings, View};
 use collector::timeline::Ring;
@@ -58,7 +59,7 @@ impl Findings {
     }
 }
 
-/// Raised findings, worst and newest first, then those that are over.
+/// Raised findings, worst and newest first, each followed by what follows from it; then those that are over.
 fn all(world: &World) -> Vec<&Arc<Finding>> {
     world.findings.iter().chain(&world.cleared).collect()
 }
@@ -76,9 +77,12 @@ impl Pane for Findings {
         let wanted = u16::try_from(findings.len()).unwrap_or(u16::MAX);
         let rows = if self.whole { 0 } else { wanted.min((area.height / 3).max(3)) };
         self.list.fit(findings.len(), usize::from(rows));
+        let places = incident::places(&scene.world.findings);
+        // What is over stands for itself.
+        let place = |index: usize| places.get(index).copied().unwrap_or(Place::Root(0));
         let shown = findings.iter().enumerate().skip(self.list.top).take(usize::from(rows));
         for (line, (index, finding)) in (0u16..).zip(shown) {
-            draw_finding(scene, row(area, line), buf, finding, index == self.list.row);
+            draw_finding(scene, row(area, line), buf, (*finding, place(index)), index == self.list.row);
         }
         let Some(finding) = findings.get(self.list.row) else { return };
         let rest = below(area, rows);
@@ -184,6 +188,7 @@ fn detail<'a>(scene: Scene<'_>, finding: &Finding, width: usize) -> Vec<Line<'a>
     let head = format!("{} {}: {}", finding.severity.name().to_uppercase(), finding.subject, finding.summary);
     section("what", &head, if over { theme.dim } else { theme.severity(finding.severity) }, &mut lines);
     section("when", &when, theme.text, &mut lines);
+    section("part of", finding.part_of.as_deref().unwrap_or(""), theme.text, &mut lines);
     let sure = if finding.grade == Grade::Confirmed || finding.would_raise.is_empty() {
         finding.grade.name().to_owned()
     } else {

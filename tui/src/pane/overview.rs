@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use collector::finding::{Finding, Severity};
+use collector::incident::{self, Place};
 use collector::inventory::{DeviceId, Role, World};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -73,11 +74,13 @@ impl Overview {
         let room = findings.len() <= self.findings.height
             && findings.iter().map(|finding| usize::from(tall(finding))).sum::<usize>() <= self.findings.height;
         self.finding_rows.clear();
+        let places = incident::places(findings);
         let mut y = 0;
         for (index, finding) in findings.iter().enumerate().skip(self.findings.top).take(self.findings.height) {
             let height = if room { tall(finding) } else { 1 };
             let selected = self.part == Part::Findings && index == self.findings.row;
-            draw_finding(scene, Rect { height, ..row(area, y) }, buf, finding, selected);
+            let place = places.get(index).copied().unwrap_or(Place::Root(0));
+            draw_finding(scene, Rect { height, ..row(area, y) }, buf, (finding, place), selected);
             self.finding_rows.extend((0..height).map(|_| index));
             y += height;
         }
@@ -134,7 +137,7 @@ impl Pane for Overview {
         }
 
         let list = below(area, for_ports);
-        let title = match scene.world.findings.len() {
+        let title = match incident::count(&scene.world.findings) {
             0 => "findings: none".to_owned(),
             n => format!("findings {n}"),
         };

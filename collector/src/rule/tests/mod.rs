@@ -2,11 +2,15 @@
 //! back from a recording of it, and both must say the same.
 
 mod counter;
+mod dying;
 mod ecn;
+mod health;
 mod link;
 mod nic;
 mod pcie;
+mod phy;
 mod qp;
+mod qp_signs;
 
 use std::sync::Arc;
 

@@ -137,7 +137,12 @@ fn an_error_stays_told_when_the_device_is_gone() {
         .until(3, 3)
         .add(3.5, "device", json!({"device": "a", "removed": true}))
         .until(4, 9);
-    assert_eq!(log.run().of("pcie.aer_fatal"), ["2.5 a 0000:02:00.0 raised critical confirmed"]);
+    let outcome = log.run();
+    assert_eq!(
+        outcome.of("pcie.aer_fatal"),
+        ["2.5 a 0000:02:00.0 raised critical confirmed", "5 a 0000:02:00.0 updated critical confirmed"]
+    );
+    assert_eq!(outcome.last("pcie.aer_fatal").part_of.as_deref(), Some("link.down:a/1"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A cut halves the rate at most; how much it takes depends on alpha, an average of how often CNPs came. After it a timer
 //! and a byte counter step the rate towards the target it had before, then the target itself upwards.
 
-use super::params::ParamsError;
+use super::params::{ParamsError, within};
 use super::{PS_PER_NS, Picos};
 
 /// Parameters of DCQCN, sender (reaction point) and receiver (notification point) together.
@@ -15,10 +15,8 @@ pub struct Control {
     pub g: f64,
     /// Alpha before the first CNP, 0–1.
     pub initial_alpha: f64,
-    /// Time after which alpha decays once, ns.
+    /// At the end of each such period alpha rises if a CNP came in it, and decays otherwise, ns.
     pub alpha_period_ns: u64,
-    /// When a CNP raises alpha.
-    pub alpha_rise: AlphaRise,
     /// Shortest time between two cuts, ns.
     pub min_cut_interval_ns: u64,
     /// Time between two steps up, ns.
@@ -39,18 +37,9 @@ pub struct Control {
     pub cnp_interval_ns: u64,
 }
 
-/// When a CNP raises alpha.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlphaRise {
-    /// At once, as in the paper: each CNP restarts the period.
-    AtCnp,
-    /// At the end of a period in which one came, as NICs do.
-    AtPeriod,
-}
-
 impl Control {
     /// The paper's parameters (Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015), whose
-    /// increases are for 40 Gb/s, scaled to another rate.
+    /// increases are for 40 Gb/s, scaled to another rate. At most one cut in 50 µs, as public simulators of it have it.
     #[must_use]
     pub fn paper(rate_gbps: f64) -> Self {
         Self {
@@ -58,7 +47,6 @@ impl Control {
             g: 1.0 / 256.0,
             initial_alpha: 1.0,
             alpha_period_ns: 55_000,
-            alpha_rise: AlphaRise::AtCnp,
             min_cut_interval_ns: 50_000,
             increase_period_ns: 55_000,
             byte_reset: Some(10_000_000),
@@ -72,7 +60,8 @@ impl Control {
     }
 
     /// The defaults of NVIDIA's NICs: `dce_tcp_g` 1019/1024, alpha every 1 µs, cuts and CNPs at most every 4 µs, steps every
-    /// 300 µs, one recovery step, `clamp_tgt_rate` 0; increases of 5 and 50 Mb/s for 25 Gb/s, scaled to another rate.
+    /// 300 µs, one recovery step, `clamp_tgt_rate` 0; increases of 5 and 50 Mb/s for 25 Gb/s, scaled to another rate. The
+    /// byte counter is the paper's: the unit of `rpg_byte_reset` is not documented.
     #[must_use]
     pub fn nic(rate_gbps: f64) -> Self {
         Self {
@@ -80,7 +69,6 @@ impl Control {
             g: 5.0 / 1024.0,
             initial_alpha: 1.0,
             alpha_period_ns: 1_000,
-            alpha_rise: AlphaRise::AtPeriod,
             min_cut_interval_ns: 4_000,
             increase_period_ns: 300_000,
             byte_reset: Some(10_000_000),
@@ -95,12 +83,16 @@ impl Control {
 
     /// Whether every parameter is in its range.
     pub(super) fn check(&self) -> Result<(), ParamsError> {
-        super::params::within("g", self.g, 0.0, 1.0)?;
-        super::params::within("the first alpha", self.initial_alpha, 0.0, 1.0)?;
-        super::params::within("the alpha period in ns", self.alpha_period_ns as f64, 1.0, 1e9)?;
-        super::params::within("the increase period in ns", self.increase_period_ns as f64, 1_000.0, 1e12)?;
-        super::params::within("the byte reset", self.byte_reset.unwrap_or(1) as f64, 1.0, 1e15)?;
-        super::params::within("the least rate in Gb/s", self.min_rate_gbps, 1e-6, 3_200.0)
+        within("g", self.g, 0.0, 1.0)?;
+        within("the first alpha", self.initial_alpha, 0.0, 1.0)?;
+        within("the alpha period in ns", self.alpha_period_ns as f64, 1.0, 1e9)?;
+        within("the least time between cuts in ns", self.min_cut_interval_ns as f64, 0.0, 1e12)?;
+        within("the least time between CNPs in ns", self.cnp_interval_ns as f64, 0.0, 1e12)?;
+        within("the increase period in ns", self.increase_period_ns as f64, 1_000.0, 1e12)?;
+        within("the byte reset", self.byte_reset.unwrap_or(1) as f64, 1.0, 1e15)?;
+        within("the additive increase in Gb/s", self.ai_gbps, 0.0, 3_200.0)?;
+        within("the hyper increase in Gb/s", self.hai_gbps, 0.0, 3_200.0)?;
+        within("the least rate in Gb/s", self.min_rate_gbps, 1e-6, 3_200.0)
     }
 }
 
@@ -195,7 +187,7 @@ impl Rate {
         // By two counters the paper's rule; by one that of NICs, whose first step after recovery is always additive.
         let hyper = match control.byte_reset {
             Some(_) => self.time_steps.min(self.byte_steps) > control.recovery_steps,
-            None => most > control.recovery_steps + 1,
+            None => most > control.recovery_steps.saturating_add(1),
         };
         let increase = match (most <= control.recovery_steps, hyper) {
             (true, _) => 0.0,
@@ -216,23 +208,11 @@ impl Rate {
             self.started = true;
             self.alpha_at = t;
         }
+        self.decay(t, control);
+        self.cnp_in_period = true;
         let cut = t >= self.may_cut_at;
-        match control.alpha_rise {
-            AlphaRise::AtCnp => {
-                self.decay(t, control);
-                if cut {
-                    self.cut(t, control);
-                }
-                self.alpha = (1.0 - control.g) * self.alpha + control.g;
-                self.alpha_at = t;
-            }
-            AlphaRise::AtPeriod => {
-                self.decay(t, control);
-                self.cnp_in_period = true;
-                if cut {
-                    self.cut(t, control);
-                }
-            }
+        if cut {
+            self.cut(t, control);
         }
         cut
     }

@@ -2,13 +2,9 @@
 
 use super::params::Params;
 use super::simulation::{Ecn, Message, Observer, Packet, run};
+use super::spread::Spread;
 use super::truth::{Counts, Truth};
 use super::{PS_PER_NS, Picos};
-
-/// Width of a class of the queue's histogram, bytes.
-const CLASS_BYTES: u64 = 1_000;
-/// Classes; longer queues are in the last one.
-const CLASSES: usize = 100_000;
 
 /// What a run came to, the warm-up left out.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +15,7 @@ pub struct Figures {
     pub packets: u64,
     /// Marks / packets that could be marked; `None` if none could.
     pub mark_rate: Option<f64>,
-    /// 99th percentile of the queue that packets found, bytes, to 1000 bytes; `None` without a packet.
+    /// 99th percentile of the queue that packets found, bytes, to 3 %; `None` without a packet.
     pub queue_p99_bytes: Option<u64>,
     /// Share of the time the senders were silent because PFC asked them to, 0–1; `None` without PFC.
     pub pause_share: Option<f64>,
@@ -45,8 +41,7 @@ pub struct Measure {
     from: Picos,
     until: Picos,
     truth: Truth,
-    /// The queue's histogram.
-    classes: Vec<u32>,
+    queue: Spread,
     packets: u64,
     ect: u64,
     marked: u64,
@@ -56,7 +51,7 @@ pub struct Measure {
     pfc: bool,
     silent_since: Option<Picos>,
     silent: Picos,
-    messages_ns: Vec<u64>,
+    messages_ns: Spread,
 }
 
 impl Measure {
@@ -67,7 +62,7 @@ impl Measure {
             from: params.warm_up_ns * PS_PER_NS,
             until: params.duration_ns * PS_PER_NS,
             truth: Truth::new(params.rate_gbps, params.rtt_ns, l),
-            classes: vec![0; CLASSES],
+            queue: Spread::new(),
             packets: 0,
             ect: 0,
             marked: 0,
@@ -76,7 +71,7 @@ impl Measure {
             pfc: params.pfc.is_some(),
             silent_since: None,
             silent: 0,
-            messages_ns: Vec::new(),
+            messages_ns: Spread::new(),
         }
     }
 
@@ -96,27 +91,16 @@ impl Measure {
         if let Some(since) = self.silent_since {
             self.silent += self.within(self.until) - self.within(since);
         }
-        self.messages_ns.sort_unstable();
-        let message = |share: usize| self.messages_ns.get(self.messages_ns.len() * share / 100).copied();
         Figures {
             utilisation: self.busy as f64 / length,
             packets: self.packets,
             mark_rate: (self.ect > 0).then(|| self.marked as f64 / self.ect as f64),
-            queue_p99_bytes: self.queue_percentile(0.99),
+            queue_p99_bytes: self.queue.percentile(0.99),
             pause_share: self.pfc.then(|| self.silent as f64 / length),
             k_star_bytes: self.truth.k_star_bytes(),
-            message_ns: message(50).zip(message(99)),
+            message_ns: self.messages_ns.percentile(0.5).zip(self.messages_ns.percentile(0.99)),
             truth: self.truth.counts().collect(),
         }
-    }
-
-    fn queue_percentile(&self, share: f64) -> Option<u64> {
-        let rank = super::whole(self.packets as f64 * share).max(1);
-        let mut seen = 0;
-        (0..).zip(&self.classes).find_map(|(class, n)| {
-            seen += u64::from(*n);
-            (seen >= rank).then_some(class * CLASS_BYTES)
-        })
     }
 
     /// A time, moved into what is measured.
@@ -138,14 +122,13 @@ impl Observer for Measure {
         self.packets += 1;
         self.ect += u64::from(packet.ecn != Ecn::NotEct);
         self.marked += u64::from(packet.ecn == Ecn::Ce);
-        let class = usize::try_from(packet.queue_bytes / CLASS_BYTES).unwrap_or(CLASSES);
-        self.classes[class.min(CLASSES - 1)] += 1;
+        self.queue.add(packet.queue_bytes);
         self.truth.packet(packet);
     }
 
     fn message(&mut self, message: &Message) {
         if message.start_ps >= self.from && !message.probe {
-            self.messages_ns.push((message.end_ps - message.start_ps) / PS_PER_NS);
+            self.messages_ns.add((message.end_ps - message.start_ps) / PS_PER_NS);
         }
     }
 

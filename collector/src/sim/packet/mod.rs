@@ -11,7 +11,7 @@
 //! - [`schedule`]: whose turn is next
 //! - [`simulation`]: the loop, and the observer that sees what happens
 //! - [`truth`]: which marks were right: only the queue knows
-//! - [`measure`]: the figures of a run
+//! - [`measure`]: the figures of a run, with percentiles from [`spread`]
 //!
 //! What is left out: headers are part of a fixed packet size, ACKs and CNPs travel without waiting, a queue without PFC
 //! never drops, and all senders are equally far away.
@@ -23,6 +23,7 @@ pub mod params;
 pub mod pfc;
 mod schedule;
 pub mod simulation;
+mod spread;
 #[cfg(test)]
 mod tests;
 pub mod traffic;

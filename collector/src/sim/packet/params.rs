@@ -178,6 +178,13 @@ impl Params {
             ordered("XON", pfc.xon_bytes, "XOFF", pfc.xoff_bytes)?;
             within("the pause delay in ns", pfc.delay_ns as f64, 0.0, 1_000_000.0)?;
         }
+        if let Some(probe) = self.probe {
+            within("the probe's size", f64::from(probe.bytes), 1.0, f64::from(self.packet_bytes))?;
+            within("the probe's gap in ns", probe.gap_ns as f64, 0.0, 1e12)?;
+        }
+        within("the Not-ECT share", self.faults.not_ect_share, 0.0, 1.0)?;
+        within("the share of random marks", self.faults.random_marking, 0.0, 1.0)?;
+        within("the share of lost CNPs", self.faults.cnp_loss, 0.0, 1.0)?;
         within("the seconds to simulate", self.duration_ns as f64 / 1e9, 1e-6, 60.0)?;
         self.control.check()?;
         ordered("the warm-up", self.warm_up_ns, "the simulated time", self.duration_ns)

@@ -204,8 +204,8 @@ impl Simulation {
         self.bottleneck.set_marking(&self.red, &self.faults);
     }
 
-    /// Changes what the senders send from now on; of `params` only what [`Supply`] needs is read, and the number of
-    /// senders must be the same. A message that has begun is dropped.
+    /// Changes what the senders send from now on: the workload of `params`, whose link and number of senders must be the
+    /// same. A message that has begun is dropped.
     pub fn set_workload(&mut self, params: &Params) {
         for flow in 0..self.senders.len() {
             let supply = Supply::new(params, &mut self.random).starting_at(self.now);
@@ -252,18 +252,18 @@ impl Simulation {
             return;
         }
         let bytes = self.packet_bytes;
-        let leaves = enqueue(&mut self.bottleneck, &mut self.random, t, self.packet_ps, flow, bytes, observer);
-        self.pause.grown(t, leaves.0);
+        let (leaves, ecn) = enqueue(&mut self.bottleneck, &mut self.random, t, self.packet_ps, flow, bytes, observer);
+        self.pause.grown(t, leaves);
         sender.last = Some(t);
         let done = sender.supply.send(t, self.packet_ps, &mut self.random);
         let faster = sender.rate.sent(u64::from(bytes), &self.control, self.line_gbps);
         if let Some((start_ps, packets)) = done {
             let bytes = packets * u64::from(bytes);
-            let end_ps = leaves.0 + self.rtt_ps;
+            let end_ps = leaves + self.rtt_ps;
             observer.message(&Message { flow: number(flow), bytes, start_ps, end_ps, probe: false });
         }
-        if leaves.1 == Ecn::Ce && !self.faults.np_off {
-            self.notify(flow, leaves.0, observer);
+        if ecn == Ecn::Ce && !self.faults.np_off {
+            self.notify(flow, leaves, observer);
         }
         if faster {
             self.repace(flow);

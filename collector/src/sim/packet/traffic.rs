@@ -1,7 +1,7 @@
 //! What each sender has to send, and when: the application's side of a flow.
 
 use super::params::{Params, Workload};
-use super::{PS_PER_NS, Picos, serialization_ps, whole};
+use super::{Picos, serialization_ps, whole};
 use crate::sim::random::Random;
 
 /// One sender's supply of packets.
@@ -46,9 +46,9 @@ impl Supply {
                 let kind = Kind::Bursts { packets, mean_silence_ps };
                 (kind, silence(mean_silence_ps, random))
             }
-            // Not in one instant: nobody's clocks agree that well.
+            // Together, but not in one order: what an incast is.
             Workload::Incast { message_bytes } => {
-                (Kind::Incast { message: packets(message_bytes) }, random.below(params.rtt_ns * PS_PER_NS))
+                (Kind::Incast { message: packets(message_bytes) }, random.below(packet_ps.max(1)))
             }
         };
         Self { kind, left: 0, started: 0, ready }

@@ -9,7 +9,7 @@ use crate::source::{Availability, Missing};
 
 use super::conversation::Conversation;
 use super::statistics::State;
-use super::transport::{self, KernelSocket};
+use super::transport;
 use super::{Link, NAME, Nldev, SECOND};
 
 /// `EPROTONOSUPPORT` (include/uapi/asm-generic/errno.h): the kernel knows no such netlink protocol.
@@ -29,7 +29,7 @@ pub(super) struct Closed {
 pub(super) fn open(proc: &Path) -> Link {
     let error = match transport::registered(proc) {
         Some(false) => io::Error::from_raw_os_error(EPROTONOSUPPORT),
-        Some(true) | None => match (KernelSocket::open(), KernelSocket::open()) {
+        Some(true) | None => match (transport::open(), transport::open()) {
             (Ok(questions), Ok(lists)) => {
                 let conversation = |socket| Conversation::new(Box::new(socket));
                 return Link::Open { questions: conversation(questions), lists: conversation(lists) };

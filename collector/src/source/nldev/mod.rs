@@ -3,10 +3,11 @@
 //!
 //! ```text
 //! uapi          the interface's numbers          conversation  one request and its whole answer
-//! attribute     a message's attributes           reply         what an answer means
-//! transport     kernel socket or stored dialogue statistics    port counters, and bound counters that make them dear
+//! transport     the kernel's socket              reply         what an answer means
+//! statistics    port counters, and bound counters that make them dear
 //! monitor       events without asking            listing       the list of QPs, a part at a time
 //! qp_list       what changed in it               owner         whose a QP is
+//! peers         who a QP is connected to
 //! availability  what is not seen, and why
 //! ```
 //!
@@ -14,12 +15,12 @@
 //! where that would load `ib_core`. Devices are filtered by name before anything is asked about them. Devices and ports
 //! as such are the sysfs source's subject; a `device` observation from here adds the index, the GUID and the firmware.
 
-mod attribute;
 mod availability;
 mod conversation;
 mod listing;
 mod monitor;
 mod owner;
+pub(crate) mod peers;
 mod qp_list;
 mod reply;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use crate::observation::{Body, Device, Lost, Nanos, Observation, Text};
 use crate::source::{Availability, Emit, Source};
 
+use super::netlink::attribute;
 use conversation::{Answer, Conversation, Fault};
 use listing::{Listing, QpGaps};
 use monitor::Monitor;

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use netlink_packet_core::NetlinkBuffer;
 
 use super::conversation::ENOBUFS;
-use super::transport::{KernelSocket, Transport};
+use super::transport::{self, Transport};
 use super::uapi::{command, command_of, is_nldev};
 
 /// Datagrams taken in one poll: a storm of events ends in one look at the devices either way.
@@ -50,7 +50,7 @@ impl Monitor {
             return;
         }
         self.missing = if has {
-            match KernelSocket::monitor() {
+            match transport::monitor() {
                 Ok(socket) => {
                     self.transport = Some(Box::new(socket));
                     None

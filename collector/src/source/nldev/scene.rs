@@ -8,45 +8,10 @@ pub(super) const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
 pub(super) const MULTI: u16 = netlink_packet_core::NLM_F_MULTIPART;
 pub(super) const INTERRUPTED: u16 = netlink_packet_core::NLM_F_DUMP_INTR;
 
-pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = u16::try_from(value.len() + 4).unwrap().to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
-pub(super) fn number(kind: u16, value: u32) -> Vec<u8> {
-    attribute(kind, &value.to_ne_bytes())
-}
-
-pub(super) fn text(kind: u16, value: &str) -> Vec<u8> {
-    attribute(kind, format!("{value}\0").as_bytes())
-}
-
-pub(super) fn raw(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = u32::try_from(payload.len() + 16).unwrap().to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    bytes.extend(sequence.to_ne_bytes());
-    bytes.extend(0u32.to_ne_bytes());
-    bytes.extend(payload);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
+pub(super) use crate::source::netlink::scene::{attribute, done, number, raw, refusal, text};
 
 pub(super) fn message(command: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     raw(message_type(command), flags, 1, payload)
-}
-
-/// The end of a dump: 0, or a negative errno.
-pub(super) fn done(code: i32) -> Vec<u8> {
-    raw(netlink_packet_core::NLMSG_DONE, MULTI, 1, &code.to_ne_bytes())
-}
-
-/// A refusal with a negative errno; it quotes the header it refuses.
-pub(super) fn refusal(code: i32) -> Vec<u8> {
-    raw(netlink_packet_core::NLMSG_ERROR, 0, 1, &[&code.to_ne_bytes()[..], &[0; 16]].concat())
 }
 
 pub(super) fn exchange(command: u16, flags: u16, attributes: &[(u16, u32)], replies: Vec<Vec<u8>>) -> Exchange {

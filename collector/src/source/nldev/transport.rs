@@ -1,73 +1,22 @@
-//! How requests and answers travel: the kernel's socket, or (in tests) a stored dialogue.
+//! The RDMA netlink socket, and whether the kernel has one.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use netlink_sys::protocols::NETLINK_RDMA;
-use netlink_sys::{Socket, SocketAddr};
 
 use super::uapi::GROUP_NOTIFY;
+pub(super) use crate::source::netlink::transport::{KernelSocket, Transport};
 
-/// The kernel fills answers to a dump up to 32 KiB when the reader offers that much; nothing is larger.
-const DATAGRAM_BYTES: usize = 64 * 1024;
-
-/// `MSG_TRUNC` (include/linux/socket.h): `recv` returns the datagram's real length.
-const MSG_TRUNC: i32 = 0x20;
-
-/// Carries whole netlink datagrams.
-pub(super) trait Transport: Send {
-    /// Sends one request.
-    fn send(&mut self, request: &[u8]) -> io::Result<()>;
-
-    /// Replaces `datagram` with the next one. `WouldBlock` when there is none: the kernel queues its answer before
-    /// `send` returns and the next part of a dump before `receive` returns, so there is nothing to wait for.
-    fn receive(&mut self, datagram: &mut Vec<u8>) -> io::Result<()>;
-
-    /// Becomes readable when something arrives unasked; `None` for a stored dialogue.
-    fn fd(&self) -> Option<BorrowedFd<'_>>;
+/// Opens a socket for requests.
+pub(super) fn open() -> io::Result<KernelSocket> {
+    KernelSocket::open(NETLINK_RDMA)
 }
 
-/// The kernel's RDMA netlink socket.
-pub(super) struct KernelSocket(Socket);
-
-impl KernelSocket {
-    /// Opens a socket for requests. Only the kernel can send to it, because it is connected to the kernel.
-    pub(super) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_RDMA)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        socket.set_non_blocking(true)?;
-        Ok(Self(socket))
-    }
-
-    /// Opens a socket that hears `rdma monitor`'s events. Joining needs no privilege.
-    pub(super) fn monitor() -> io::Result<Self> {
-        let socket = Self::open()?;
-        socket.0.add_membership(GROUP_NOTIFY)?;
-        Ok(socket)
-    }
-}
-
-impl Transport for KernelSocket {
-    fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        self.0.send(request, 0).map(|_| ())
-    }
-
-    fn receive(&mut self, datagram: &mut Vec<u8>) -> io::Result<()> {
-        datagram.clear();
-        datagram.reserve(DATAGRAM_BYTES);
-        let length = self.0.recv(datagram, MSG_TRUNC)?;
-        if length > datagram.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a datagram of {length} bytes was cut")));
-        }
-        Ok(())
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
+/// Opens a socket that hears `rdma monitor`'s events. Joining needs no privilege.
+pub(super) fn monitor() -> io::Result<KernelSocket> {
+    KernelSocket::listen(NETLINK_RDMA, &[GROUP_NOTIFY])
 }
 
 /// The kernel has RDMA netlink, told without touching it: opening the socket on a kernel without it would load

@@ -37,6 +37,7 @@ use self::counters::CounterSet;
 use self::fold::Gap;
 use self::watch::DeviceWatch;
 use super::files::{Files, errno_name};
+use super::ports::{PortMap, RdmaPort};
 use super::{Availability, Emit, Missing, Source};
 use crate::observation::{Body, Bond, CounterSource, Device, Nanos, Observation, Seeing, Text};
 
@@ -57,6 +58,10 @@ pub struct SysfsOptions {
     pub wanted: DeviceQuestion,
     /// Devices whose statistics another source reads: their `hw_counters` are left alone.
     pub skip_hw_counters: DeviceQuestion,
+    /// Where the ports found are told to the sources that read what lies beside them.
+    pub ports: PortMap,
+    /// Another source says the bonds now, at the moment they change.
+    pub skip_bonds: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Between two polls, ns; at least [`SHORTEST_PERIOD_NS`].
     pub period_ns: Nanos,
 }
@@ -65,7 +70,14 @@ impl SysfsOptions {
     /// All devices, all counters, once a second.
     #[must_use]
     pub fn new(files: Arc<dyn Files>) -> Self {
-        Self { files, wanted: Arc::new(|_| true), skip_hw_counters: Arc::new(|_| false), period_ns: 1_000_000_000 }
+        Self {
+            files,
+            wanted: Arc::new(|_| true),
+            skip_hw_counters: Arc::new(|_| false),
+            ports: PortMap::default(),
+            skip_bonds: Arc::new(|| false),
+            period_ns: 1_000_000_000,
+        }
     }
 }
 
@@ -168,7 +180,26 @@ impl SysfsSource {
         }
     }
 
+    fn tell_ports(&self) {
+        let ports = self.devices.iter().flat_map(|device| {
+            device.ports.iter().map(|port| RdmaPort {
+                device: device.name.clone(),
+                port: port.number,
+                netdevs: port.netdevs.clone(),
+                bond: port.bond.clone(),
+                pci: device.seen.pci.as_deref().or(port.netdev_pci.as_deref()).map(str::to_owned),
+                driver: device.seen.driver.as_deref().map(str::to_owned),
+            })
+        });
+        self.options.ports.set(ports.collect());
+    }
+
     fn poll_bonds(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+        if (self.options.skip_bonds)() {
+            // Said anew should the other source fail.
+            self.bonds.clear();
+            return;
+        }
         let mut names: Vec<&String> =
             self.devices.iter().flat_map(|d| &d.ports).filter_map(|p| p.bond.as_ref()).collect();
         names.sort();
@@ -212,6 +243,11 @@ pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
         return netdev::of_port(files, &dir, 1, 1, &gid::read(files, &format!("{dir}/ports/1")));
     }
     netdevs
+}
+
+/// The GID table entries in use of one port.
+pub(crate) fn gids_of(files: &dyn Files, device: &str, port: u32) -> Vec<crate::observation::Gid<'static>> {
+    gid::read(files, &format!("class/infiniband/{device}/ports/{port}"))
 }
 
 impl Source for SysfsSource {
@@ -261,6 +297,7 @@ impl Source for SysfsSource {
 
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         self.scan(now, emit);
+        self.tell_ports();
         for device in &mut self.devices {
             let hw_counters = !(self.options.skip_hw_counters)(&device.name);
             device.poll(&*self.options.files, now, hw_counters, emit);

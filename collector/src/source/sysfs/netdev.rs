@@ -53,9 +53,12 @@ fn is_representor(files: &dyn Files, netdev: &str) -> bool {
     name.contains("pf") && (name.contains("vf") || name.contains("sf"))
 }
 
-/// The bond that enslaves one of the network devices.
+/// The bond that one of the network devices is (a software device on top of it), or that enslaves it.
 pub(super) fn bond_of(files: &dyn Files, netdevs: &[String]) -> Option<String> {
     netdevs.iter().find_map(|netdev| {
+        if files.exists(&format!("class/net/{netdev}/bonding")) {
+            return Some(netdev.clone());
+        }
         let master = files.resolve(&format!("class/net/{netdev}/master")).ok()?;
         files.exists(&format!("{master}/bonding")).then(|| base_name(&master).to_owned())
     })

@@ -74,9 +74,9 @@ pub(super) struct PortWatch {
     link_layer: Watched,
     lid: Watched,
     gids: Vec<Gid<'static>>,
-    netdevs: Vec<String>,
+    pub(super) netdevs: Vec<String>,
     /// Of a software device: the function of its network device.
-    netdev_pci: Option<String>,
+    pub(super) netdev_pci: Option<String>,
     pub(super) bond: Option<String>,
     pub(super) counters: CounterSet,
     pub(super) hw_counters: CounterSet,

@@ -359,3 +359,46 @@ fn netdevs_of_two_ports_are_told_apart_by_dev_port_and_their_bond_is_found() {
     std::fs::write(bonding.join("active_slave"), "eth0\n").unwrap();
     assert_eq!(of_type(&poll(&mut source, 2 * SECOND), "bond")[0]["active"], "eth0");
 }
+
+#[test]
+fn the_bond_below_a_software_device_is_its_ports_bond() {
+    let (_dir, root) = node(0);
+    let device = root.join("class/infiniband/rxe0");
+    std::fs::create_dir_all(device.join("ports/1")).unwrap();
+    std::fs::write(device.join("parent"), "bond0\n").unwrap();
+    let bond = root.join("class/net/bond0/bonding");
+    std::fs::create_dir_all(&bond).unwrap();
+    for (file, text) in [("mode", "active-backup 1\n"), ("active_slave", "eth1\n"), ("slaves", "eth1\n")] {
+        std::fs::write(bond.join(file), text).unwrap();
+    }
+    let options = SysfsOptions::new(Arc::new(RootedFiles::new(&root).unwrap()));
+    let ports = options.ports.clone();
+    let seen = poll(&mut SysfsSource::new(options), 0);
+    assert_eq!(
+        (&port(&seen, "rxe0", 1)["netdevs"], &port(&seen, "rxe0", 1)["bond"]),
+        (&json!(["bond0"]), &json!("bond0"))
+    );
+    assert_eq!(of_type(&seen, "bond")[0]["active"], "eth1");
+    // The sources of what lies beside the ports are told the same.
+    let told = &ports.now()[0];
+    assert_eq!((&*told.device, told.port, &told.netdevs[..]), ("rxe0", 1, &["bond0".to_owned()][..]));
+    assert_eq!(told.bond.as_deref(), Some("bond0"));
+}
+
+#[test]
+fn bonds_that_another_source_says_are_left_to_it_until_it_fails() {
+    let (_dir, root) = node(0);
+    let device = root.join("class/infiniband/rxe0");
+    std::fs::create_dir_all(device.join("ports/1")).unwrap();
+    std::fs::write(device.join("parent"), "bond0\n").unwrap();
+    std::fs::create_dir_all(root.join("class/net/bond0/bonding")).unwrap();
+    std::fs::write(root.join("class/net/bond0/bonding/mode"), "802.3ad 4\n").unwrap();
+    let other = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let says = Arc::clone(&other);
+    let skip_bonds = Arc::new(move || says.load(std::sync::atomic::Ordering::Relaxed));
+    let files = Arc::new(RootedFiles::new(&root).unwrap());
+    let mut source = SysfsSource::new(SysfsOptions { skip_bonds, ..SysfsOptions::new(files) });
+    assert!(of_type(&poll(&mut source, 0), "bond").is_empty());
+    other.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(of_type(&poll(&mut source, SECOND), "bond")[0]["mode"], "802.3ad");
+}

@@ -1,60 +1,75 @@
 //! Typed access to a message's attributes, over the crate's iterator.
 //!
-//! NLDEV messages have no family header: the attributes begin right behind the netlink header. A cut or over-long
-//! attribute ends the walk of its own nest; what was read before it stays, and [`Attributes::damaged`] says so.
+//! A cut or over-long attribute ends the walk of its own nest; what was read before it stays, and
+//! [`Attributes::damaged`] says so.
 
 use netlink_packet_core::{NLA_HEADER_SIZE, NlaBuffer, NlasIterator};
 
 /// One level of attributes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Attributes<'a>(pub(super) &'a [u8]);
+pub(in crate::source) struct Attributes<'a>(pub(in crate::source) &'a [u8]);
 
 impl<'a> Attributes<'a> {
     /// Every whole attribute as kind and value.
-    pub(super) fn iter(self) -> impl Iterator<Item = (u16, &'a [u8])> {
+    pub(in crate::source) fn iter(self) -> impl Iterator<Item = (u16, &'a [u8])> {
         NlasIterator::new(self.0).map_while(Result::ok).map(|nla: NlaBuffer<&'a [u8]>| (nla.kind(), value(nla)))
     }
 
     /// The walk ends before the end of the bytes.
-    pub(super) fn damaged(self) -> bool {
+    pub(in crate::source) fn damaged(self) -> bool {
         NlasIterator::new(self.0).any(|nla| nla.is_err())
     }
 
-    fn find(self, kind: u16) -> Option<&'a [u8]> {
+    /// The value of the first attribute of a kind.
+    pub(in crate::source) fn find(self, kind: u16) -> Option<&'a [u8]> {
         self.iter().find(|(k, _)| *k == kind).map(|(_, value)| value)
     }
 
     /// A nested table; empty when it is absent.
-    pub(super) fn nest(self, kind: u16) -> Attributes<'a> {
+    pub(in crate::source) fn nest(self, kind: u16) -> Attributes<'a> {
         Attributes(self.find(kind).unwrap_or_default())
     }
 
     /// All nested entries of one kind.
-    pub(super) fn entries(self, kind: u16) -> impl Iterator<Item = Attributes<'a>> {
+    pub(in crate::source) fn entries(self, kind: u16) -> impl Iterator<Item = Attributes<'a>> {
         self.iter().filter(move |(k, _)| *k == kind).map(|(_, value)| Attributes(value))
     }
 
     /// An 8-bit value.
-    pub(super) fn u8(self, kind: u16) -> Option<u8> {
+    pub(in crate::source) fn u8(self, kind: u16) -> Option<u8> {
         self.find(kind)?.first_chunk::<1>().map(|bytes| bytes[0])
     }
 
+    /// A 16-bit value.
+    pub(in crate::source) fn u16(self, kind: u16) -> Option<u16> {
+        self.find(kind)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+    }
+
     /// A 32-bit value.
-    pub(super) fn u32(self, kind: u16) -> Option<u32> {
+    pub(in crate::source) fn u32(self, kind: u16) -> Option<u32> {
         self.find(kind)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
     }
 
     /// A 64-bit value.
-    pub(super) fn u64(self, kind: u16) -> Option<u64> {
+    pub(in crate::source) fn u64(self, kind: u16) -> Option<u64> {
         self.find(kind)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 
     /// A text up to its first NUL; `None` when it is empty or not UTF-8.
-    pub(super) fn text(self, kind: u16) -> Option<&'a str> {
+    pub(in crate::source) fn text(self, kind: u16) -> Option<&'a str> {
         let bytes = self.find(kind)?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         std::str::from_utf8(&bytes[..end]).ok().filter(|text| !text.is_empty())
     }
+}
+
+/// Appends an attribute to a request. Requests are small: a value of 64 KiB and more is not sent at all.
+pub(in crate::source) fn push(payload: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let Ok(length) = u16::try_from(value.len() + NLA_HEADER_SIZE) else { return };
+    payload.extend_from_slice(&length.to_ne_bytes());
+    payload.extend_from_slice(&kind.to_ne_bytes());
+    payload.extend_from_slice(value);
+    payload.resize(payload.len().next_multiple_of(4), 0);
 }
 
 /// The value of an attribute the iterator has checked, without the padding behind it.

@@ -1,0 +1,42 @@
+//! Scores the rules (`cargo xtask score`). Arguments: `subset` for the small plan, `traces=`, `nodes=`, `hours=` to change
+//! a plan, `out=` for the file of the page.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use collector::rule::Settings;
+use collector::score::{Plan, below, page, run, table};
+
+/// What the page says it was made by.
+const COMMAND: &str = "cargo xtask score --out docs/accuracy.md";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let subset = arguments.iter().any(|argument| argument == "subset");
+    let out = arguments.iter().find_map(|argument| argument.strip_prefix("out="));
+    let number = |name: &str| arguments.iter().find_map(|argument| argument.strip_prefix(name)?.parse::<u64>().ok());
+    let mut plan = if subset { Plan::SUBSET } else { Plan::FULL };
+    plan.traces = number("traces=").unwrap_or(plan.traces);
+    plan.hours = number("hours=").unwrap_or(plan.hours);
+    plan.nodes = number("nodes=").unwrap_or(plan.nodes);
+    let start = Instant::now();
+    let accuracy = run(&plan, &Settings::default(), &|done, all| {
+        if done % 50 == 0 {
+            let _ = write!(std::io::stderr(), "\r{done} of {all} traces, {:.0} s ", start.elapsed().as_secs_f64());
+        }
+    });
+    eprintln!("\r{:.0} s                              ", start.elapsed().as_secs_f64());
+    print!("{}", table(&accuracy));
+    if let Some(out) = out
+        && let Err(error) = std::fs::write(out, page(&accuracy, &plan, COMMAND))
+    {
+        eprintln!("cannot write {out}: {error}");
+        return ExitCode::FAILURE;
+    }
+    let low = if subset { below(&accuracy) } else { Vec::new() };
+    for line in &low {
+        println!("below its floor: {line}");
+    }
+    if low.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

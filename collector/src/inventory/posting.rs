@@ -1,0 +1,157 @@
+//! What the probes saw a port's QPs post and complete, by window.
+//!
+//! The statistics of a QP count from its beginning; what they grew by is added to the window it was told in. What cannot
+//! be told (a QP without a history, a number that fell) is left out, so that every number here is a lower bound.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::observation::{Histogram, Nanos, QpStats};
+
+/// Windows kept: ten minutes of one second each.
+const MAX_WINDOWS: usize = 600;
+/// A bucket of sizes up to this one is small: [4096, 8192) holds messages of 4 KB exactly.
+const SMALL_BUCKET: usize = 12;
+
+/// What was posted in one window.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PostWindow {
+    /// Its end.
+    pub t: Nanos,
+    /// QPs that posted.
+    pub qps: u32,
+    /// Times a process posted to another QP than before; `None` where it is not counted.
+    pub switches: Option<u64>,
+    /// Work requests.
+    pub wrs: u64,
+    /// Bytes they asked to move.
+    pub bytes: u64,
+    /// Work requests whose size is known.
+    pub sized: u64,
+    /// Those of them of at most 4 KB (of less than 8 KB: sizes are known as powers of two).
+    pub small: u64,
+    /// Operations whose latency was measured, and the sum of their latencies, ns.
+    pub latency: (u64, f64),
+    /// The same of QPs that posted only small work requests.
+    pub small_latency: (u64, f64),
+}
+
+impl PostWindow {
+    /// Mean latency, ns; `None` when none was measured.
+    #[must_use]
+    pub fn mean_latency_ns(&self) -> Option<f64> {
+        (self.latency.0 > 0).then(|| self.latency.1 / self.latency.0 as f64)
+    }
+
+    /// Mean latency of small operations, ns; `None` when none was measured.
+    #[must_use]
+    pub fn mean_small_latency_ns(&self) -> Option<f64> {
+        (self.small_latency.0 > 0).then(|| self.small_latency.1 / self.small_latency.0 as f64)
+    }
+}
+
+/// The windows of one port.
+#[derive(Debug, Clone, Default)]
+pub struct Posting {
+    open: PostWindow,
+    /// The sweep the QPs are counted in, and how many it had: a QP is told once a sweep.
+    sweep: (Nanos, u32),
+    closed: Arc<VecDeque<PostWindow>>,
+}
+
+/// A QP's numbers before its newest statistics.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers<'a> {
+    pub(crate) wrs: u64,
+    pub(crate) bytes: u64,
+    pub(crate) switches: Option<u64>,
+    pub(crate) sizes: Option<&'a Histogram>,
+    pub(crate) latency: Option<&'a Histogram>,
+}
+
+impl Posting {
+    /// The windows, newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &PostWindow> {
+        self.closed.iter().rev()
+    }
+
+    /// Takes what a QP's statistics grew by.
+    pub(crate) fn take(&mut self, t: Nanos, before: Numbers<'_>, now: &QpStats<'_>) {
+        let (Some(wrs), Some(bytes)) = (now.wrs.checked_sub(before.wrs), now.bytes.checked_sub(before.bytes)) else {
+            return;
+        };
+        let open = &mut self.open;
+        if wrs > 0 {
+            self.sweep = (t, if self.sweep.0 == t { self.sweep.1.saturating_add(1) } else { 1 });
+            open.qps = open.qps.max(self.sweep.1);
+        }
+        open.wrs = open.wrs.saturating_add(wrs);
+        open.bytes = open.bytes.saturating_add(bytes);
+        if let Some(switches) = now.switches.and_then(|now| now.checked_sub(before.switches?)) {
+            open.switches = Some(open.switches.unwrap_or(0).saturating_add(switches));
+        }
+        let grown_sizes = now.size_log2.as_ref().and_then(|now| growth(before.sizes?, now));
+        let (sized, small) = grown_sizes.map_or((0, 0), |buckets| {
+            let sum = |buckets: &[u64]| buckets.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
+            (sum(&buckets), sum(&buckets[..buckets.len().min(SMALL_BUCKET + 1)]))
+        });
+        open.sized = open.sized.saturating_add(sized);
+        open.small = open.small.saturating_add(small);
+        let Some(latency) = now.latency_log2_ns.as_ref().and_then(|now| growth(before.latency?, now)) else { return };
+        // The middle of a bucket [2^i, 2^(i+1)).
+        let buckets = (0i32..).zip(&latency);
+        let (n, sum) = buckets.fold((0u64, 0.0), |(n, sum), (bucket, count)| {
+            (n.saturating_add(*count), sum + *count as f64 * 1.5 * f64::from(bucket).exp2())
+        });
+        let add = |all: &mut (u64, f64)| *all = (all.0.saturating_add(n), all.1 + sum);
+        add(&mut open.latency);
+        if sized > 0 && small == sized {
+            add(&mut open.small_latency);
+        }
+    }
+
+    /// Closes the window; where nothing is traced there is none.
+    pub(super) fn close_window(&mut self, t: Nanos, tracing: bool) {
+        let mut window = std::mem::take(&mut self.open);
+        if !tracing && window.wrs == 0 {
+            return;
+        }
+        window.t = t;
+        let closed = Arc::make_mut(&mut self.closed);
+        if closed.len() == MAX_WINDOWS {
+            closed.pop_front();
+        }
+        closed.push_back(window);
+    }
+}
+
+/// What a cumulative histogram grew by; `None` when it fell somewhere, for then it began anew.
+fn growth(before: &Histogram, now: &Histogram) -> Option<Vec<u64>> {
+    let old = before.0.iter().copied().chain(std::iter::repeat(0));
+    now.0.iter().zip(old).map(|(now, old)| now.checked_sub(old)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_what_the_numbers_grew_by_and_each_qp_once_a_sweep() {
+        let mut posting = Posting::default();
+        let sizes = |small, large| Some(Histogram([vec![0; 12], vec![small], vec![0; 7], vec![large]].concat()));
+        let stats =
+            |n: u64| QpStats { wrs: n, bytes: n, size_log2: sizes(n, 7), switches: Some(n), ..QpStats::default() };
+        let (old, zero) = (sizes(0, 7), sizes(0, 0));
+        let before = Numbers { wrs: 0, bytes: 0, switches: Some(0), sizes: old.as_ref(), latency: None };
+        for t in [1, 2] {
+            posting.take(t, before, &stats(5));
+            posting.take(t, Numbers { sizes: zero.as_ref(), ..before }, &stats(5));
+        }
+        posting.close_window(3, true);
+        let window = posting.newest_first().next().unwrap();
+        assert_eq!((window.qps, window.wrs, window.switches), (2, 20, Some(20)));
+        assert_eq!((window.small, window.sized), (20, 34));
+        posting.close_window(4, false);
+        assert_eq!(posting.newest_first().count(), 1, "a window without tracing is none");
+    }
+}

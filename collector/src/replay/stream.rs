@@ -1,0 +1,122 @@
+//! A recording in the place of this node: its observations and what the engine concludes of them go to sinks, as they do
+//! live.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{LONGEST_WAIT, MIN_SPEED};
+use crate::engine::Engine;
+use crate::inventory::World;
+use crate::observation::Nanos;
+use crate::observation::recording::{Header, Notices, Reader, RecordingError};
+use crate::rule::Settings;
+use crate::sink::{self, Sink};
+
+/// How often sinks may bring out what is buffered.
+const TICK: Duration = Duration::from_secs(1);
+/// The longest nap: a signal is obeyed within it.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Streams a recording to sinks.
+pub struct Stream {
+    reader: Reader<File>,
+    engine: Engine,
+    sinks: Vec<Box<dyn Sink>>,
+    speed: f64,
+    stay: bool,
+    ticked: Instant,
+}
+
+impl Stream {
+    /// Opens a recording. `speed` is recorded seconds per second; infinite streams as fast as possible. `stay`: go on
+    /// serving the sinks after its end.
+    pub fn open(path: &Path, settings: Settings, speed: f64, stay: bool) -> Result<Self, RecordingError> {
+        let reader = Reader::open(path)?;
+        let engine = Engine::new(reader.header().clone(), settings);
+        Ok(Self { reader, engine, sinks: Vec::new(), speed: speed.max(MIN_SPEED), stay, ticked: Instant::now() })
+    }
+
+    /// What the recording says of its node.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        self.reader.header()
+    }
+
+    /// Adds a sink.
+    pub fn sink(&mut self, sink: Box<dyn Sink>) {
+        self.sinks.push(sink);
+    }
+
+    /// Streams to the end, or until `ended` says so, and ends every sink properly. What was read before an error counts.
+    pub fn run(mut self, ended: &dyn Fn() -> bool) -> Result<Notices, RecordingError> {
+        // Where recorded and real time met last.
+        let mut anchor: Option<(Nanos, Instant)> = None;
+        let outcome = loop {
+            if ended() {
+                break Ok(());
+            }
+            self.tick();
+            if let Some(next) = self.reader.next_time()
+                && self.ahead(next, &mut anchor)
+            {
+                continue;
+            }
+            let (engine, sinks) = (&mut self.engine, &mut self.sinks);
+            let next = self.reader.next(|observation| {
+                for sink in sinks.iter_mut() {
+                    sink.observation(observation, engine.world());
+                }
+                engine.take(observation);
+                sink::hand_on(engine, sinks);
+            });
+            match next {
+                Ok(Some(())) => {}
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.engine.finish();
+        sink::hand_on(&mut self.engine, &mut self.sinks);
+        while self.stay && outcome.is_ok() && !ended() {
+            self.tick();
+            std::thread::sleep(NAP);
+        }
+        for sink in &mut self.sinks {
+            sink.finish();
+        }
+        outcome.map(|()| self.reader.notices().clone())
+    }
+
+    /// The world at the end of what was read.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        self.engine.world()
+    }
+
+    fn tick(&mut self) {
+        if self.ticked.elapsed() >= TICK {
+            self.ticked = Instant::now();
+            self.sinks.iter_mut().for_each(|sink| sink.tick());
+        }
+    }
+
+    /// The next observation is still to come: takes a nap. A gap nobody would wait for is skipped.
+    fn ahead(&self, next: Nanos, anchor: &mut Option<(Nanos, Instant)>) -> bool {
+        if self.speed.is_infinite() {
+            return false;
+        }
+        let (from, at) = *anchor.get_or_insert_with(|| (next, Instant::now()));
+        let wait = Duration::from_secs_f64(next.saturating_sub(from) as f64 / 1e9 / self.speed);
+        let left = wait.saturating_sub(at.elapsed());
+        if left > LONGEST_WAIT {
+            *anchor = Some((next, Instant::now()));
+            return false;
+        }
+        if left.is_zero() {
+            return false;
+        }
+        std::thread::sleep(left.min(NAP));
+        true
+    }
+}

@@ -1,0 +1,262 @@
+//! The physical layer: errors FEC could not correct, bad CRCs.
+
+use super::clock::{lasting, ns, plural};
+use super::lanes;
+use super::link::{names, port_of};
+use super::root;
+use super::settings::ErrorWindows;
+use super::span::{Errors, errors};
+use super::{Rule, View};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::inventory::PortRecord;
+use crate::observation::{LinkLayer, PortState};
+use crate::timeline::counter_table::Meaning;
+
+/// A lane with this many times the errors of the middle one of the others is named.
+const LANE_FACTOR: f64 = 10.0;
+
+/// `phy.post_fec`.
+pub(super) struct PostFec;
+
+impl Rule for PostFec {
+    fn id(&self) -> &'static str {
+        "phy.post_fec"
+    }
+
+    fn meaning(&self) -> &'static str {
+        "The link receives symbols or blocks that forward error correction could not repair: data is lost now. It is the \
+         most useful single sign of a dying module, cable or connector. Bits that were corrected are not meant: those \
+         are normal. Errors counted while the link trains, or as the cable is pulled, are no finding."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        phy_check(view, finding, "symbol_err|corrected_bits|err_lane")
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        view.world.present_ports().filter_map(|(_, port)| post_fec(view, port)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        not_counted(view, &[Meaning::PostFecErrors], "errors after FEC", "")
+    }
+}
+
+fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+    let settings = &view.settings.phy_post_fec;
+    let (key, subject) = view.port_subject(port);
+    let found = errors(view, port, Meaning::PostFecErrors, settings.window_s, settings.of);
+    let raised = view.raised("phy.post_fec", &key).is_some();
+    let found = match over(port, found, settings, raised) {
+        Standing::Holds(found) => found,
+        Standing::Between => return Some(Verdict::Keep(key)),
+        Standing::Clear => return None,
+    };
+    let mut evidence = vec![row(&found, 0.0)];
+    let from = view.now.saturating_sub(found.span_ns);
+    let lane = lanes::standing_out(port, from, LANE_FACTOR);
+    if let Some(lane) = &lane {
+        evidence.push(Evidence::new(
+            &*lane.counter,
+            Some(found.span_ns as f64 / 1e9),
+            lane.n as f64,
+            LANE_FACTOR * lane.others as f64,
+            lane.unit,
+        ));
+    }
+    let crc = errors(view, port, Meaning::CrcErrors, settings.window_s, settings.of);
+    if let Some(crc) = &crc {
+        evidence.push(row(crc, 0.0));
+    }
+    let summary = format!(
+        "{} FEC could not correct in {}{}{}",
+        counted(&found, "error"),
+        over_windows(&found, settings),
+        lane.as_ref().map(|lane| format!("; {lane}")).unwrap_or_default(),
+        crc.as_ref().map(|crc| format!("; {} with a bad CRC", counted(crc, "frame"))).unwrap_or_default(),
+    );
+    // Two counters of different layers that see the same loss leave no doubt.
+    let sure = crc.is_some();
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: Severity::Critical,
+        grade: if sure { Grade::Confirmed } else { Grade::Probable },
+        summary,
+        evidence,
+        advice:
+            "Move the work off this port. Clean and reseat module and cable at both ends, then replace them; a single \
+                 bad lane points at the module or its connector. Compare with the switch port's own counters: errors \
+                 counted here were made on the way here."
+                .to_owned(),
+        would_raise: if sure { String::new() } else { "frames with a bad CRC at the same time".to_owned() },
+        part_of: root::of_port(view, port, &["link.down"], found.first, root::ANY),
+        since: found.first,
+        revision: digits(found.n) << 8 | lane.map_or(0, |lane| u64::from(lane.number) + 1),
+    })))
+}
+
+/// `phy.crc`.
+pub(super) struct Crc;
+
+impl Rule for Crc {
+    fn id(&self) -> &'static str {
+        "phy.crc"
+    }
+
+    fn meaning(&self) -> &'static str {
+        "Frames arrive damaged: a bad frame check sequence (CRC), or a bad invariant CRC of RDMA (ICRC), which no link \
+         check saw. A bad CRC was made on this link or passed on by a cut-through switch from another one; a bad ICRC was \
+         made inside a device on the way. One damaged frame in a day is no finding."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let mut lines = phy_check(view, finding, "crc_errors|icrc|fcs");
+        if let Some((device, port)) = names(finding) {
+            lines.push(format!("rdma statistic show link {device}/{port}"));
+        }
+        lines
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        view.world.present_ports().filter_map(|(_, port)| crc(view, port)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        not_counted(view, &[Meaning::CrcErrors, Meaning::IcrcErrors], "CRC or ICRC errors", "")
+    }
+}
+
+fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+    let settings = &view.settings.phy_crc;
+    let (key, subject) = view.port_subject(port);
+    let of = |meaning| errors(view, port, meaning, settings.window_s, settings.of);
+    let (frames, packets) = (of(Meaning::CrcErrors), of(Meaning::IcrcErrors));
+    let raised = view.raised("phy.crc", &key).is_some();
+    let mut between = false;
+    let mut told: Vec<(Errors, &str)> = Vec::new();
+    for (found, what) in [(&frames, "frame with a bad CRC"), (&packets, "packet with a bad ICRC")] {
+        match over(port, found.clone(), settings, raised) {
+            Standing::Holds(found) => told.push((found, what)),
+            Standing::Between => between = true,
+            Standing::Clear => {}
+        }
+    }
+    let Some((first, _)) = told.first() else { return between.then_some(Verdict::Keep(key)) };
+    let since = told.iter().map(|(found, _)| found.first).min().unwrap_or(first.first);
+    let post_fec = errors(view, port, Meaning::PostFecErrors, settings.window_s, settings.of);
+    let mut evidence: Vec<Evidence> = told.iter().map(|(found, _)| row(found, 0.0)).collect();
+    if let Some(post_fec) = &post_fec {
+        evidence.push(row(post_fec, 0.0));
+    } else if port.reading(Meaning::PostFecErrors).is_some() {
+        evidence.push(Evidence::new("errors after FEC", Some(first.span_ns as f64 / 1e9), 0.0, 0.0, "errors"));
+    }
+    let here = match (&post_fec, port.reading(Meaning::PostFecErrors)) {
+        (Some(_), _) => "; FEC could not correct errors of this link either: they were made here",
+        (None, Some(_)) => "; FEC corrected everything on this link: they may have been made before the switch",
+        (None, None) => "; whether they were made on this link is not counted",
+    };
+    let parts: Vec<String> = told.iter().map(|(found, what)| plural_of(found, what)).collect();
+    let summary = format!("{} in {}{here}", parts.join(" and "), over_windows(first, settings));
+    let n = told.iter().fold(0u64, |n, (found, _)| n.saturating_add(found.n));
+    let sure = post_fec.is_some();
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: Severity::Critical,
+        grade: if sure { Grade::Confirmed } else { Grade::Probable },
+        summary,
+        evidence,
+        advice:
+            "Look which links on the way count errors: the first one, seen from the sender, is the bad one. If it is \
+                 this one, clean or replace module and cable; if no link counts them, a switch or adapter damages data."
+                .to_owned(),
+        would_raise: if sure { String::new() } else { "errors after FEC of the same port at the same time".to_owned() },
+        part_of: root::of_port(view, port, &["link.down", "phy.post_fec"], since, root::ANY),
+        since,
+        revision: digits(n) << 2 | u64::from(sure) << 1 | u64::from(told.len() > 1),
+    })))
+}
+
+/// Where errors in windows stand.
+enum Standing {
+    /// Enough windows of the last ones had some.
+    Holds(Errors),
+    /// One window had some, or nothing can be said now.
+    Between,
+    /// None had any.
+    Clear,
+}
+
+fn over(port: &PortRecord, found: Option<Errors>, settings: &ErrorWindows, raised: bool) -> Standing {
+    // A port that is down receives nothing that could be wrong: what was raised stays.
+    let silent = !matches!(port.state, PortState::Active | PortState::Unknown);
+    match found {
+        Some(found) if found.windows >= settings.windows.max(1) => Standing::Holds(found),
+        _ if raised && silent => Standing::Between,
+        Some(_) => Standing::Between,
+        None => Standing::Clear,
+    }
+}
+
+/// `in 2 windows of the last 30.0 s`.
+fn over_windows(found: &Errors, settings: &ErrorWindows) -> String {
+    let windows = plural(found.windows, "window");
+    let length = lasting(ns(settings.window_s).max(found.span_ns / settings.of.max(1)));
+    format!("{windows} of {length} (of the last {})", settings.of)
+}
+
+fn counted(found: &Errors, one: &str) -> String {
+    let at_least = if found.at_least { "at least " } else { "" };
+    format!("{at_least}{}", plural(found.n, one))
+}
+
+/// `3 frames with a bad CRC`.
+fn plural_of(found: &Errors, what: &str) -> String {
+    let (one, rest) = what.split_once(' ').unwrap_or((what, ""));
+    format!("{} {rest}", counted(found, one))
+}
+
+/// The evidence of errors in windows.
+pub(super) fn row(found: &Errors, threshold: f64) -> Evidence {
+    let (name, unit) = &found.counter;
+    Evidence::new(&**name, Some(found.span_ns as f64 / 1e9), found.n as f64, threshold, *unit)
+}
+
+/// How often a finding about a count is told again: every time it has another number of digits.
+pub(super) fn digits(n: u64) -> u64 {
+    u64::from(n.checked_ilog10().map_or(0, |log| log + 1))
+}
+
+/// Where to look at a port's physical layer.
+pub(super) fn phy_check(view: &View<'_>, finding: &Finding, pattern: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for netdev in port_of(view.world, finding).into_iter().flat_map(|port| &port.netdevs) {
+        lines.push(format!("ethtool -S {netdev} | grep -E '{pattern}'"));
+        lines.push(format!("ethtool -I --show-fec {netdev}"));
+        lines.push(format!("ethtool -m {netdev}"));
+    }
+    if let Some((device, port)) = names(finding) {
+        lines.push(format!("sudo mlxlink -d {device} -p {port} -c"));
+    }
+    lines
+}
+
+/// Why a rule cannot judge ports that have no counter of these meanings.
+pub(super) fn not_counted(view: &View<'_>, meanings: &[Meaning], what: &str, hint: &str) -> Option<String> {
+    let mut ports = view.world.present_ports().peekable();
+    if ports.peek().is_none() {
+        return Some("there is no port".to_owned());
+    }
+    let blind: Vec<String> = ports
+        .filter(|(_, port)| meanings.iter().all(|meaning| port.reading(*meaning).is_none()))
+        .map(|(_, port)| view.port_subject(port).1.to_string())
+        .collect();
+    (!blind.is_empty()).then(|| format!("no {what} counted on {}{hint}", blind.join(", ")))
+}
+
+/// The port is one whose error counters in the PMA's table say something of its link: on RoCE they are often listed and
+/// never filled.
+pub(super) fn pma_counts_errors(port: &PortRecord) -> bool {
+    port.link_layer == LinkLayer::InfiniBand
+}

@@ -1,0 +1,22 @@
+//! Which rules predict a failure: applications that drain, and fail over, act on these.
+
+/// Rules whose raised finding says that a port is about to fail, or is failing: uncorrected PCIe errors or a storm of
+/// corrected ones, errors that FEC could not correct, the cross-check of several signs.
+const PREDICTING: [&str; 4] = ["nic.composite", "pcie.aer_fatal", "pcie.aer_storm", "phy.post_fec"];
+
+/// A raised finding of this rule is a `predicted_failure`.
+#[must_use]
+pub fn predicts_failure(rule: &str) -> bool {
+    PREDICTING.contains(&rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_the_way_to_the_host_predict_and_a_link_that_is_down_does_not() {
+        assert!(predicts_failure("pcie.aer_fatal") && predicts_failure("nic.composite"));
+        assert!(!predicts_failure("link.down") && !predicts_failure("qp.error_state"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Errors that are the application's: requests that ask for what they may not have, or do not fit.
+
+use super::clock::{ns, plural, when};
+use super::phy::digits;
+use super::qp::{here, listed, qp_check};
+use super::{Rule, Trigger, View};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::inventory::PortRecord;
+use crate::observation::Nanos;
+use crate::timeline::counter_table::Meaning;
+
+/// Counters that mean so, whatever the driver calls them.
+pub(super) const MEANINGS: [(Meaning, &str); 4] = [
+    (Meaning::AccessErrors, "access error"),
+    (Meaning::InvalidRequests, "invalid request"),
+    (Meaning::LengthErrors, "length error"),
+    (Meaning::ProtectionErrors, "protection error"),
+];
+
+/// Completions that mean so (`enum ibv_wc_status`, without the prefix).
+pub(super) fn is_software(status: &str) -> bool {
+    [
+        "LOC_LEN_ERR",
+        "LOC_QP_OP_ERR",
+        "LOC_PROT_ERR",
+        "LOC_ACCESS_ERR",
+        "REM_ACCESS_ERR",
+        "REM_INV_REQ_ERR",
+        "MW_BIND_ERR",
+    ]
+    .iter()
+    .any(|name| status.contains(name))
+}
+
+/// `qp.software_error`.
+pub(super) struct SoftwareError;
+
+impl Rule for SoftwareError {
+    fn id(&self) -> &'static str {
+        "qp.software_error"
+    }
+
+    fn trigger(&self) -> Trigger {
+        Trigger::Qp
+    }
+
+    fn meaning(&self) -> &'static str {
+        "A work request was refused because of what it asked for: memory it may not reach (access, protection), a request \
+         the other side does not allow, a message longer than the buffer. It is a mistake or a race of the application on \
+         this node or its peer, never a fault of link, adapter or fabric. Its QP fails and must be set up again."
+    }
+
+    fn hand_check(&self, _view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let mut lines = qp_check(finding);
+        lines.push("rdma resource show mr".to_owned());
+        lines
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        view.world.present_ports().filter_map(|(_, port)| software(view, port)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        let meanings = MEANINGS.map(|(meaning, _)| meaning);
+        super::phy::not_counted(view, &meanings, "access, request, length or protection errors", "")
+    }
+}
+
+fn software(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+    let settings = &view.settings.qp_software_error;
+    let from = view.ago(settings.clear_s);
+    let window = Some(settings.clear_s);
+    let mut evidence = Vec::new();
+    let mut kinds = Vec::new();
+    let mut since: Option<Nanos> = None;
+    let mut sooner = |t: Nanos| since = Some(since.map_or(t, |since| since.min(t)));
+    let mut counted = 0u64;
+    for (meaning, what) in MEANINGS {
+        let mut n = 0u64;
+        for series in port.series_of(meaning) {
+            let grown: Vec<(Nanos, u64)> =
+                series.changes_since(from).filter_map(|(t, n)| Some((t, n?))).filter(|(_, n)| *n > 0).collect();
+            if let Some((first, _)) = grown.last() {
+                sooner(*first);
+                let sum = grown.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
+                evidence.push(Evidence::new(&*series.name, window, sum as f64, 0.0, series.def.unit.name()));
+                n = n.saturating_add(sum);
+            }
+        }
+        if n > 0 {
+            kinds.push(plural(n, what));
+            counted = counted.saturating_add(n);
+        }
+    }
+    let mut qpns = Vec::new();
+    let mut statuses: Vec<&str> = Vec::new();
+    let mut completed = 0u64;
+    for (t, error) in view.world.qp_errors.since(from) {
+        if here(port, error.device, error.port) && is_software(&error.status) {
+            sooner(*t);
+            completed = completed.saturating_add(error.n);
+            qpns.push(error.qpn);
+            statuses.push(&error.status);
+        }
+    }
+    let since = since?;
+    qpns.sort_unstable();
+    qpns.dedup();
+    statuses.sort_unstable();
+    statuses.dedup();
+    // QPs that failed at that time by themselves are most likely those.
+    let slack = ns(settings.window_s);
+    let mut failed: Vec<u32> = view
+        .world
+        .qp_failures
+        .since(since.saturating_sub(slack))
+        .filter(|(_, failure)| here(port, failure.device, failure.port) && !failure.asked)
+        .map(|(_, failure)| failure.qpn)
+        .collect();
+    failed.sort_unstable();
+    failed.dedup();
+    if completed > 0 {
+        evidence.push(Evidence::new(statuses.join(" + "), window, completed as f64, 0.0, "completions"));
+        if kinds.is_empty() {
+            kinds.push(plural(completed, "refused work request"));
+        }
+    }
+    let who = match (qpns.is_empty(), failed.is_empty()) {
+        (false, _) => format!("; {} of QP {}", statuses.join(", "), listed(&qpns)),
+        (true, false) => format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed)),
+        (true, true) => String::new(),
+    };
+    let grade = match (completed > 0, failed.is_empty()) {
+        (true, _) => Grade::Confirmed,
+        (false, false) => Grade::Probable,
+        (false, true) => Grade::Suspected,
+    };
+    let (key, subject) = view.port_subject(port);
+    let n = counted.max(completed);
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: if grade == Grade::Suspected { Severity::Info } else { Severity::Warning },
+        grade,
+        summary: format!("{} since {}{who}: the application's, not the link's", kinds.join(", "), when(view, since)),
+        evidence,
+        advice:
+            "Read the application's log on both sides: a stale or wrong rkey, memory deregistered too early, a receive \
+                 buffer that is too small. No cable, module or switch is to be replaced for this."
+                .to_owned(),
+        would_raise: match grade {
+            Grade::Confirmed => String::new(),
+            _ => "error completions seen by the probes".to_owned(),
+        },
+        part_of: None,
+        since,
+        revision: digits(n) << 16 | (qpns.len().max(failed.len()) as u64).min(0xffff),
+    })))
+}

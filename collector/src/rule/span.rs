@@ -1,0 +1,144 @@
+//! Windows of a rule's own length, over counters that are read at any period.
+//!
+//! The engine's window is a second; the errors of a link are judged over ten. A counter may be read every 100 ms, once a
+//! second or every 30 s, and the verdict must be the same: what counts is in how many windows errors showed, not in how
+//! many readings. A counter read more rarely than once a window gives windows as long as the time between two readings.
+
+use std::collections::BTreeSet;
+
+use super::View;
+use super::clock::ns;
+use super::fall::state_at;
+use crate::inventory::PortRecord;
+use crate::observation::{Nanos, PortState};
+use crate::timeline::counter_table::Meaning;
+use crate::timeline::{Ring, Series};
+
+/// What is read more rarely than this says nothing of now, ns.
+const LONGEST_INTERVAL_NS: Nanos = 120_000_000_000;
+/// A link that has just come up counts the errors of its training, ns.
+const TRAINING_NS: Nanos = 5_000_000_000;
+
+/// What the counters of one meaning did in the last windows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Errors {
+    /// Windows in which they grew.
+    pub(super) windows: u64,
+    /// By how much; a lower bound when `at_least`.
+    pub(super) n: u64,
+    /// A part of the growth is not known (reset, limit).
+    pub(super) at_least: bool,
+    /// When they first grew.
+    pub(super) first: Nanos,
+    /// The time looked back over, ns.
+    pub(super) span_ns: Nanos,
+    /// The driver's name of the counter, and its unit.
+    pub(super) counter: (String, &'static str),
+}
+
+/// Time between two readings of a meaning's counters, ns; 0 when it is not known.
+pub(super) fn interval(port: &PortRecord, meaning: Meaning) -> Nanos {
+    port.series_of(meaning).map(Series::interval).max().unwrap_or(0)
+}
+
+/// The growth of a meaning in the last `of` windows of `window_s`; `None` when there was none.
+///
+/// Windows begin at multiples of their length, so that one moment is in one window whenever it is asked about. A burst
+/// across the edge of two windows (its first and last error less than half a window apart) is one. What was counted while
+/// the port was not ACTIVE, or while its link was trained, is no error of the link in use.
+pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, window_s: f64, of: u64) -> Option<Errors> {
+    let engine_ns = ns(view.settings.window_s).max(1);
+    let window = ns(window_s).max(engine_ns);
+    let interval = interval(port, meaning).min(LONGEST_INTERVAL_NS);
+    let started = view.world.started;
+    let index = |t: Nanos| t.saturating_sub(started) / window;
+    let from = if interval < window {
+        // The open window is one of them.
+        (index(view.now) + 1).saturating_sub(of).saturating_mul(window).saturating_add(started).saturating_sub(1)
+    } else {
+        view.now.saturating_sub(interval.saturating_mul(of).saturating_add(interval / 10))
+    };
+    let in_use = |t: Nanos| in_use(port, t);
+    let mut times: Vec<Nanos> = Vec::new();
+    let mut n: u64 = 0;
+    let mut at_least = false;
+    for series in port.series_of(meaning) {
+        for (t, growth) in series.changes_since(from).filter(|(t, _)| in_use(*t)) {
+            match growth {
+                Some(0) => {}
+                Some(growth) => {
+                    times.push(t);
+                    n = n.saturating_add(growth);
+                }
+                None => at_least = true,
+            }
+        }
+    }
+    if interval > 0 && interval < engine_ns {
+        // More readings than a series keeps changes: the windows' rates remember longer.
+        let end = started + view.now.saturating_sub(started) / engine_ns * engine_ns;
+        let rates = port.rates.get(&meaning).into_iter().flat_map(Ring::newest_first);
+        let mut sum = 0.0;
+        for (back, rate) in (0u64..).zip(rates) {
+            let t = end.saturating_sub(back * engine_ns).saturating_sub(engine_ns / 2);
+            if t <= from {
+                break;
+            }
+            if let Some(rate) = rate.filter(|rate| *rate > 0.0 && in_use(t)) {
+                times.push(t);
+                sum += rate * engine_ns as f64 / 1e9;
+            }
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of rates of counts")]
+        let sum = sum.round() as u64;
+        n = n.max(sum);
+    }
+    let first = times.iter().copied().min()?;
+    let last = times.iter().copied().max()?;
+    let distinct: BTreeSet<u64> = times.iter().map(|t| index(*t)).collect();
+    let bad = if last - first < window / 2 { 1 } else { distinct.len() as u64 };
+    let counter = port
+        .series_of(meaning)
+        .find(|series| series.changes_since(from).next().is_some())
+        .or_else(|| port.series_of(meaning).next())
+        .map_or_else(|| (meaning.name().to_owned(), "events"), |s| (s.name.to_string(), s.def.unit.name()));
+    Some(Errors { windows: bad, n, at_least, first, span_ns: view.now.saturating_sub(from), counter })
+}
+
+/// The port was ACTIVE at that time and had been for a moment, or its state was not known.
+fn in_use(port: &PortRecord, t: Nanos) -> bool {
+    match state_at(port, t) {
+        None | Some(PortState::Unknown) => true,
+        Some(PortState::Active) => {
+            let came = port.states.iter().rev().find(|(at, change)| *at <= t && change.to == PortState::Active);
+            came.is_none_or(|(at, change)| change.from == PortState::Unknown || t.saturating_sub(*at) >= TRAINING_NS)
+        }
+        Some(_) => false,
+    }
+}
+
+/// Engine windows that make `window_s`, or the time between two readings of the meaning where that is longer.
+pub(super) fn windows_of(view: &View<'_>, port: &PortRecord, meaning: Meaning, window_s: f64) -> usize {
+    let engine_ns = ns(view.settings.window_s).max(1);
+    let interval = interval(port, meaning).min(LONGEST_INTERVAL_NS);
+    // A reading is late by a little now and then.
+    let length = ns(window_s).max(interval.saturating_add(interval / 20)).max(engine_ns);
+    usize::try_from(length.div_ceil(engine_ns)).unwrap_or(1)
+}
+
+/// Mean growth per second of a meaning over the last `window_s`; `None` when it was not read in that time or the growth
+/// is not known.
+pub(super) fn mean_rate(view: &View<'_>, port: &PortRecord, meaning: Meaning, window_s: f64) -> Option<f64> {
+    let n = windows_of(view, port, meaning, window_s);
+    mean(port.rates.get(&meaning)?.newest_first().take(n))
+}
+
+/// The mean of the known ones; `None` when none is.
+pub(super) fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let (mut sum, mut n) = (0.0, 0u32);
+    for value in values.flatten() {
+        sum += value;
+        n += 1;
+    }
+    (n > 0).then(|| sum / f64::from(n))
+}

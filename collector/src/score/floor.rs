@@ -1,0 +1,56 @@
+//! What a change must not fall below: figures of the subset, with room for a change that is worth it.
+
+use super::Accuracy;
+
+/// A rule, and the least recall and precision of it in the subset, seeing QPs.
+const FLOORS: &[(&str, f64, f64)] = &[];
+/// False warnings a node-day in the subset.
+const ALARMS_PER_DAY: f64 = 1.0;
+
+/// What fell below its floor, one line each.
+#[must_use]
+pub fn below(accuracy: &Accuracy) -> Vec<String> {
+    let mut low = Vec::new();
+    let rules = super::report::by_rule(accuracy);
+    for (rule, recall, precision) in FLOORS {
+        let tally = rules.get(rule).map(|tallies| &tallies[0]);
+        let mut compare = |what: &str, figure: Option<f64>, floor: f64| match figure {
+            Some(figure) if figure >= floor => {}
+            Some(figure) => low.push(format!("{rule}: {what} is {figure:.2}, its floor {floor:.2}")),
+            None => low.push(format!("{rule}: {what} is not known, its floor {floor:.2}")),
+        };
+        compare("recall", tally.and_then(super::Tally::recall), *recall);
+        compare("precision", tally.and_then(super::Tally::precision), *precision);
+    }
+    let alarms = accuracy.calm.per_day();
+    for (alarms, how) in alarms.iter().zip(["seeing QPs", "from counters only"]) {
+        if *alarms > ALARMS_PER_DAY {
+            low.push(format!("{alarms:.1} false warnings a node-day {how}, at most {ALARMS_PER_DAY:.1}"));
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::score::Calm;
+
+    #[test]
+    fn every_floor_is_of_a_rule_there_is_and_nothing_measured_is_below() {
+        for (rule, recall, precision) in FLOORS {
+            assert!(crate::rule::find(rule).is_some(), "{rule}");
+            assert!((0.0..=1.0).contains(recall) && (0.0..=1.0).contains(precision), "{rule}");
+        }
+        assert_eq!(below(&Accuracy::default()).len(), 2 * FLOORS.len());
+    }
+
+    #[test]
+    fn false_warnings_are_told() {
+        let mut calm = Calm { hours: 24.0, nodes: 1, ..Calm::default() };
+        calm.alarms.insert(("link.down", "critical"), [2, 0]);
+        calm.alarms.insert(("counter.saturated", "info"), [9, 9]);
+        let low = below(&Accuracy { cases: Vec::new(), calm });
+        assert_eq!(low.iter().filter(|line| line.contains("node-day")).count(), 1, "{low:?}");
+    }
+}

@@ -1,0 +1,333 @@
+//! docs/accuracy.md, and the same figures as a table for a terminal.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::tally::{Case, Tally};
+use super::{Accuracy, FIRST_SEED, Plan};
+use crate::finding::Grade;
+
+/// Targets: precision and recall at grade probable (or confirmed), precision from counters only, false warnings a
+/// node-day.
+const PROBABLE: (f64, f64) = (0.95, 0.90);
+const COUNTERS: f64 = 0.90;
+const PER_DAY: f64 = 1.0;
+
+/// By rule over all traces: seeing QPs, and from counters only.
+pub(super) fn by_rule(accuracy: &Accuracy) -> BTreeMap<&'static str, [Tally; 2]> {
+    let mut rules: BTreeMap<&'static str, [Tally; 2]> = BTreeMap::new();
+    for (rule, tallies) in accuracy.cases.iter().flat_map(|case| &case.rules) {
+        for (sum, tally) in rules.entry(rule).or_default().iter_mut().zip(tallies) {
+            sum.add(tally);
+        }
+    }
+    rules
+}
+
+/// The models of the traces a rule was there in, or spoke in.
+fn models(accuracy: &Accuracy, rule: &str) -> String {
+    let mut models: Vec<&str> = accuracy
+        .cases
+        .iter()
+        .filter(|case| case.rules.get(rule).is_some_and(|tallies| tallies.iter().any(|tally| tally.there > 0)))
+        .map(|case| case.model)
+        .collect();
+    models.sort_unstable();
+    models.dedup();
+    models.join(", ")
+}
+
+fn share(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"))
+}
+
+fn delay(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1} s"))
+}
+
+/// A table for a terminal.
+#[must_use]
+pub fn table(accuracy: &Accuracy) -> String {
+    let mut out = format!(
+        "{:<24} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}\n",
+        "rule", "there", "recall", "precision", "delay", "recall", "precision", "delay"
+    );
+    for (rule, [qps, counters]) in by_rule(accuracy) {
+        let _ = writeln!(
+            out,
+            "{rule:<24} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}",
+            qps.there,
+            share(qps.recall()),
+            share(qps.precision()),
+            delay(qps.median_delay_s()),
+            share(counters.recall()),
+            share(counters.precision()),
+            delay(counters.median_delay_s()),
+        );
+    }
+    let [qps, counters] = accuracy.calm.per_day();
+    let _ = writeln!(
+        out,
+        "false warnings a node-day over {:.0} h: {qps:.2} seeing QPs, {counters:.2} from counters only",
+        accuracy.calm.hours
+    );
+    for sentence in accuracy.calm.sentences.values() {
+        let _ = writeln!(out, "  {sentence}");
+    }
+    for (class, rule, n) in confusion(accuracy) {
+        let _ = writeln!(out, "  wrong in {class}: {rule} ({n})");
+    }
+    out
+}
+
+/// Which rules were wrong in which traces, and how often, seeing QPs.
+fn confusion(accuracy: &Accuracy) -> Vec<(String, &'static str, u64)> {
+    let mut wrong: Vec<(String, &'static str, u64)> = Vec::new();
+    for case in &accuracy.cases {
+        for (rule, [qps, _]) in case.rules.iter().filter(|(_, tallies)| tallies[0].wrong > 0) {
+            wrong.push((case.name.clone(), rule, qps.wrong));
+        }
+    }
+    wrong
+}
+
+/// The page.
+#[must_use]
+pub fn page(accuracy: &Accuracy, plan: &Plan, command: &str) -> String {
+    let mut out = String::from(
+        "# How accurate the rules are\n\n\
+         Measured on simulated traces of which the truth is known, because no public collection of labelled incidents \
+         exists.\n**A simulator is not a data centre**: these figures say that the rules do what they are meant to on the \
+         physics they are\nmade for. They do not say how often your fabric does something that nobody modelled.\n\n",
+    );
+    let _ = writeln!(
+        out,
+        "This page is written by `{command}`; do not edit it. Seeds count from {FIRST_SEED}; the rules were tuned on smaller \
+         ones.\n{} traces of each kind; {} nodes of {} hours in which nothing is wrong.\n",
+        plan.traces, plan.nodes, plan.hours
+    );
+    definitions(&mut out);
+    targets(&mut out, accuracy);
+    rules(&mut out, accuracy);
+    grades(&mut out, accuracy);
+    cases(&mut out, accuracy);
+    falls(&mut out, accuracy);
+    calm(&mut out, accuracy);
+    out
+}
+
+fn definitions(out: &mut String) {
+    let _ = writeln!(
+        out,
+        "## Definitions\n\n\
+         - **Models.** *windows*: the simulated node of eight rails, whose congestion is looked up in a table made from the \
+         packet model\n  (`cargo xtask bench sim` prints how far it is from it). *packets*: one queue and its senders, packet by \
+         packet\n  (docs/whatif.md). Every trace is seen twice: with QP statistics, and with counters only.\n\
+         - **Faults, by event.** A trouble is found when its rule speaks of its device between its beginning and its end, \
+         or 2 s later.\n  A finding is right when such a trouble was there, wrong otherwise. One that the engine itself told as a \
+         consequence of\n  another finding, or that the fault's script lists as a by-product, is neither.\n\
+         - **ECN, by second.** The queue says for every second whether the class's finding is right: `ecn.premature` while at \
+         least half\n  of the marks are premature (K* = 0.17·C·RTT, L = 2) and more than one packet in 10,000 is marked; \
+         `ecn.missed` while\n  the queue is congested for more than 5 % of the second and less than one packet in 100,000 is \
+         marked; the rest while\n  the fault is on. A second without the finding counts as missed once the trouble has lasted {} s; a \
+         second with it\n  counts as wrong once the trouble has been over for {} s. Only `ecn.*` is judged there.\n\
+         - **Recall**: found / there. **Precision**: right / (right + wrong). **Delay**: median seconds from the beginning of \
+         the trouble\n  to the finding. A dash: there was nothing to divide by.\n",
+        super::window::SETTLE_S,
+        super::window::SETTLE_S
+    );
+}
+
+/// What a rule has not reached.
+fn shortfalls([qps, counters]: &[Tally; 2], none_there: bool) -> Vec<String> {
+    let mut short = Vec::new();
+    let mut least = |what: &str, figure: Option<f64>, target: f64| {
+        if let Some(figure) = figure.filter(|figure| *figure < target) {
+            short.push(format!("{what} {figure:.3} < {target:.2}"));
+        }
+    };
+    // A rule that never says more than suspected is measured by what it says.
+    if qps.found_sure > 0 {
+        least("precision of probable", qps.precision_sure(), PROBABLE.0);
+        least("recall at probable", qps.recall_sure(), PROBABLE.1);
+    } else {
+        least("precision (suspected at most)", qps.precision(), PROBABLE.0);
+        least("recall (suspected at most)", qps.recall(), PROBABLE.1);
+    }
+    least("precision from counters only", counters.precision(), COUNTERS);
+    if none_there && qps.wrong + counters.wrong > 0 {
+        short.push("spoke where it had no business".to_owned());
+    }
+    short
+}
+
+fn targets(out: &mut String, accuracy: &Accuracy) {
+    let _ = writeln!(
+        out,
+        "## Targets\n\nPrecision ≥ {:.2} and recall ≥ {:.2} seeing QPs, precision ≥ {COUNTERS:.2} from counters only, at most \
+         {PER_DAY:.0} false warning a node-day,\nsomething told before a port falls.\n",
+        PROBABLE.0, PROBABLE.1
+    );
+    let mut met = Vec::new();
+    let mut unmeasured = Vec::new();
+    let rules = by_rule(accuracy);
+    for rule in crate::rule::all() {
+        let id = rule.id();
+        let Some(tallies) = rules.get(id) else {
+            unmeasured.push(format!("`{id}`"));
+            continue;
+        };
+        let none_there = tallies.iter().all(|tally| tally.there == 0);
+        let short = shortfalls(tallies, none_there);
+        if !short.is_empty() {
+            let _ = writeln!(out, "- **Not met**: `{id}`: {}.", short.join(", "));
+        } else if none_there {
+            unmeasured.push(format!("`{id}`"));
+        } else {
+            met.push(format!("`{id}`"));
+        }
+    }
+    let _ = writeln!(out, "- Met: {}.", join(&met));
+    let _ = writeln!(out, "- Not measured, since no simulated trace has such a trouble: {}.", join(&unmeasured));
+    let [qps, counters] = accuracy.calm.per_day();
+    let word = if qps.max(counters) <= PER_DAY { "Met" } else { "**Not met**" };
+    let _ = writeln!(
+        out,
+        "- {word}: {qps:.2} false warnings a node-day seeing QPs, {counters:.2} from counters only, over {:.0} h.",
+        accuracy.calm.hours
+    );
+    let (falls, warned) = accuracy.cases.iter().fold((0, 0), |(f, w), case| (f + case.falls, w + case.warned));
+    if falls > 0 {
+        let word = if warned == falls { "Met" } else { "**Not met**" };
+        let _ = writeln!(out, "- {word}: of {falls} ports that fell, {warned} had a right finding before.");
+    }
+    out.push('\n');
+}
+
+fn join(list: &[String]) -> String {
+    if list.is_empty() { "none".to_owned() } else { list.join(", ") }
+}
+
+fn rules(out: &mut String, accuracy: &Accuracy) {
+    out.push_str(
+        "## By rule\n\n\
+         | rule | model | there | recall | precision | delay | counters only: recall | precision | delay |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    for (rule, [qps, counters]) in by_rule(accuracy) {
+        let _ = writeln!(
+            out,
+            "| `{rule}` | {} | {} | {} | {} | {} | {} | {} | {} |",
+            models(accuracy, rule),
+            qps.there,
+            share(qps.recall()),
+            share(qps.precision()),
+            delay(qps.median_delay_s()),
+            share(counters.recall()),
+            share(counters.precision()),
+            delay(counters.median_delay_s()),
+        );
+    }
+    out.push('\n');
+}
+
+fn grades(out: &mut String, accuracy: &Accuracy) {
+    out.push_str(
+        "## By grade\n\nPrecision by the highest grade a finding reached, and (right + wrong) in brackets.\n\n\
+         | rule | sees | suspected | probable | confirmed |\n|---|---|---|---|---|\n",
+    );
+    for (rule, tallies) in by_rule(accuracy) {
+        for (tally, sees) in tallies.iter().zip(["QPs", "counters"]) {
+            let cell = |at: usize, grade| {
+                let (right, wrong) = tally.by_grade[at];
+                if right + wrong == 0 {
+                    "–".to_owned()
+                } else {
+                    format!("{} ({})", share(tally.precision_at(grade)), right + wrong)
+                }
+            };
+            if tally.right + tally.wrong > 0 {
+                let (a, b, c) = (cell(0, Grade::Suspected), cell(1, Grade::Probable), cell(2, Grade::Confirmed));
+                let _ = writeln!(out, "| `{rule}` | {sees} | {a} | {b} | {c} |");
+            }
+        }
+    }
+    out.push('\n');
+}
+
+fn cases(out: &mut String, accuracy: &Accuracy) {
+    out.push_str(
+        "## By kind of trace\n\nWhat was found seeing QPs, and which rules were wrong: the confusion between classes.\n\n\
+         | trace | model | traces | recall | wrong findings |\n|---|---|---|---|---|\n",
+    );
+    for case in &accuracy.cases {
+        let _ =
+            writeln!(out, "| {} | {} | {} | {} | {} |", case.name, case.model, case.traces, found(case), wrong(case));
+    }
+    out.push('\n');
+}
+
+fn found(case: &Case) -> String {
+    let found: Vec<String> = case
+        .rules
+        .iter()
+        .filter(|(_, tallies)| tallies[0].there > 0)
+        .map(|(rule, tallies)| format!("`{rule}` {}", share(tallies[0].recall())))
+        .collect();
+    if found.is_empty() { "(nothing is there)".to_owned() } else { found.join(", ") }
+}
+
+fn wrong(case: &Case) -> String {
+    let wrong: Vec<String> = case
+        .rules
+        .iter()
+        .filter(|(_, tallies)| tallies[0].wrong > 0)
+        .map(|(rule, tallies)| format!("`{rule}` {}", tallies[0].wrong))
+        .collect();
+    join(&wrong)
+}
+
+fn falls(out: &mut String, accuracy: &Accuracy) {
+    let falls: Vec<&Case> = accuracy.cases.iter().filter(|case| case.falls > 0).collect();
+    if falls.is_empty() {
+        return;
+    }
+    out.push_str(
+        "## Before a port falls\n\nFrom counters and PCIe events alone; the lead is that of the scripts, which are guesses: \
+         nobody has published how long real\noptics and links take to die.\n\n\
+         | trace | falls | with a right finding before | median lead |\n|---|---|---|---|\n",
+    );
+    for case in falls {
+        let mut leads = case.leads_s.clone();
+        leads.sort_by(f64::total_cmp);
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} |",
+            case.name,
+            case.falls,
+            case.warned,
+            delay(leads.get(leads.len() / 2).copied())
+        );
+    }
+    out.push('\n');
+}
+
+fn calm(out: &mut String, accuracy: &Accuracy) {
+    let calm = &accuracy.calm;
+    let _ = writeln!(
+        out,
+        "## Where nothing is wrong\n\n{:.0} simulated hours of {} nodes (model: windows): training of many patterns, idle times, \
+         checkpoints, restarts of jobs with their\nQPs, congestion with marks and pauses, single receiver errors on PCIe, lost \
+         symbols within a second, driver reloads between\njobs, polls that are left out.\n",
+        calm.hours, calm.nodes
+    );
+    if calm.alarms.is_empty() {
+        out.push_str("Nothing was told.\n");
+        return;
+    }
+    out.push_str("| rule | severity | seeing QPs | counters only | for example |\n|---|---|---|---|---|\n");
+    for ((rule, severity), [qps, counters]) in &calm.alarms {
+        let sentence = calm.sentences.get(rule).map_or("", String::as_str);
+        let _ = writeln!(out, "| `{rule}` | {severity} | {qps} | {counters} | {sentence} |");
+    }
+}

@@ -1,0 +1,236 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::*;
+use crate::finding::{Book, Conclusion, FindingState, Grade, Severity, Subject, SubjectKey, Verdict};
+use crate::inventory::DeviceId;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A job about port `port` of the device `d`.
+pub(super) fn job(rule: &'static str, port: u32, state: FindingState, summary: &str) -> Job {
+    let mut changes = Vec::new();
+    let conclusion = Conclusion {
+        key: SubjectKey::Port(DeviceId(0), port),
+        subject: Subject { device: Some("d".into()), port: Some(port), ..Subject::default() },
+        severity: Severity::Critical,
+        grade: Grade::Confirmed,
+        summary: summary.to_owned(),
+        evidence: Vec::new(),
+        advice: String::new(),
+        would_raise: String::new(),
+        part_of: None,
+        since: 1,
+        revision: 0,
+    };
+    Book::default().enter(rule, 7, vec![Verdict::Holds(Box::new(conclusion))], &mut changes);
+    let mut finding = changes.remove(0);
+    Arc::make_mut(&mut finding).state = state;
+    Job { finding, t_event: 5, unix_ns: None, suppressed: 0 }
+}
+
+struct Desk {
+    dir: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn script(&self, text: &str) -> HookSettings {
+        let path = self.at("hook");
+        let dir = self.dir.path().display();
+        std::fs::write(&path, format!("#!/bin/sh\ncd '{dir}'\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        HookSettings { command: vec![path.display().to_string(), "an argument".into()], ..HookSettings::default() }
+    }
+}
+
+struct Running {
+    hooks: Hooks,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    fn start(settings: Vec<HookSettings>) -> Self {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let into = log.clone();
+        let header = Header { host: Some("node1".into()), ..Header::new() };
+        let hooks = Hooks::start(settings, &header, Arc::new(move |line| lock(&into).push(line.to_owned())));
+        Self { hooks: hooks.expect("the hooks are in order"), log }
+    }
+
+    fn tell(&self, jobs: impl IntoIterator<Item = Job>) {
+        lock(&self.hooks.shared.queue).jobs.extend(jobs);
+        self.hooks.shared.wake();
+    }
+
+    fn until(&self, holds: impl Fn(&HookStatus) -> bool) -> HookStatus {
+        let status = self.hooks.status();
+        let deadline = Instant::now() + LONG;
+        loop {
+            let now = status().remove(0);
+            if holds(&now) {
+                return now;
+            }
+            assert!(Instant::now() < deadline, "it never holds: {now:?} {:?}", lock(&self.log));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_hook_is_given_the_finding_its_arguments_and_a_small_environment() {
+    let desk = Desk::new();
+    let running = Running::start(vec![desk.script("cat > input; env > env; printf '%s' \"$1\" > argument")]);
+    running.tell([job("nic.composite", 1, FindingState::Raised, "it fails")]);
+    let status = running.until(|status| status.succeeded == 1);
+    assert_eq!((status.started, status.failed, status.running), (1, 0, 0));
+    let input: Value = serde_json::from_slice(&std::fs::read(desk.at("input")).unwrap()).unwrap();
+    assert_eq!(input["finding"]["rule"], "nic.composite");
+    assert_eq!(input["finding"]["summary"], "it fails");
+    assert_eq!(input["finding"]["predicted_failure"], true);
+    assert_eq!((&input["host"], &input["t_event"]), (&"node1".into(), &5.into()));
+    assert!(input["t_spawn"].as_u64() > Some(5));
+    assert_eq!(std::fs::read_to_string(desk.at("argument")).unwrap(), "an argument");
+    let env = std::fs::read_to_string(desk.at("env")).unwrap();
+    for line in ["RDMASCOPE_RULE=nic.composite", "RDMASCOPE_SUBJECT=d/1", "RDMASCOPE_PREDICTED_FAILURE=1"] {
+        assert!(env.lines().any(|found| found == line), "{line}: {env}");
+    }
+    // The shell adds PWD, OLDPWD, SHLVL and _.
+    let foreign = |line: &&str| {
+        !["RDMASCOPE_", "PATH=", "LANG=", "PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|known| line.starts_with(known))
+    };
+    assert_eq!(env.lines().find(foreign), None);
+}
+
+#[test]
+fn a_hook_that_hangs_is_killed_with_all_it_started_and_nobody_is_left() {
+    let desk = Desk::new();
+    let settings = desk.script("sleep 1000 & echo $! > child; echo $$ > self; echo 'a word' >&2; echo more >&2; wait");
+    let running = Running::start(vec![HookSettings { timeout: Duration::from_secs(1), ..settings }]);
+    running.tell([job("link.down", 1, FindingState::Raised, "")]);
+    let status = running.until(|status| status.timed_out == 1);
+    assert_eq!((status.failed, status.running), (1, 0));
+    assert_eq!(status.last.as_deref(), Some("killed, its time was over: a word"));
+    assert!(lock(&running.log)[0].contains("link.down:d/1"), "{:?}", lock(&running.log));
+    let state = |file: &str| {
+        let pid = std::fs::read_to_string(desk.at(file)).unwrap();
+        std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).ok()
+    };
+    assert_eq!(state("self"), None, "it is reaped");
+    let deadline = Instant::now() + LONG;
+    // An orphan is reaped by whoever adopts it; until then it is a zombie.
+    while state("child").is_some_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < deadline, "its child lives");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_failing_hook_is_noted_with_its_first_word_and_does_not_stop_the_next() {
+    let desk = Desk::new();
+    let running = Running::start(vec![desk.script("echo 'no such host' >&2; echo more >&2; exit 3")]);
+    running.tell([job("link.down", 1, FindingState::Raised, ""), job("link.down", 2, FindingState::Raised, "")]);
+    let status = running.until(|status| status.failed == 2);
+    assert_eq!(status.last.as_deref(), Some("exit code 3: no such host"));
+    assert_eq!(lock(&running.log).len(), 2);
+}
+
+#[test]
+fn a_program_that_has_gone_fails_and_the_rest_goes_on() {
+    let desk = Desk::new();
+    let running = Running::start(vec![desk.script("true")]);
+    std::fs::remove_file(desk.at("hook")).unwrap();
+    running.tell([job("link.down", 1, FindingState::Raised, "")]);
+    let status = running.until(|status| status.failed == 1);
+    assert!(status.last.is_some_and(|last| last.contains("cannot be started")), "{:?}", lock(&running.log));
+}
+
+#[test]
+fn no_more_run_at_once_than_allowed_and_all_get_their_turn() {
+    let desk = Desk::new();
+    let settings = desk.script("echo x >> started; while [ ! -e go ]; do sleep 0.01; done");
+    let running = Running::start(vec![HookSettings { max_concurrent: 2, ..settings }]);
+    running.tell((1..=5).map(|port| job("link.down", port, FindingState::Raised, "")));
+    running.until(|status| status.running == 2 && lines(&desk.at("started")) == 2);
+    std::fs::write(desk.at("go"), "").unwrap();
+    let status = running.until(|status| status.succeeded == 5);
+    assert_eq!((status.started, status.dropped), (5, 0));
+}
+
+#[test]
+fn only_what_a_hook_asks_for_starts_it() {
+    let desk = Desk::new();
+    let settings = desk.script("cat >> told; echo >> told");
+    let running = Running::start(vec![HookSettings {
+        rules: vec!["pcie.*".into(), "nic.composite".into()],
+        severity: Severity::Critical,
+        states: vec![FindingState::Raised, FindingState::Cleared],
+        debounce: Duration::ZERO,
+        ..settings
+    }]);
+    let part_of = |rule: &'static str| {
+        let mut job = job(rule, 1, FindingState::Raised, "");
+        Arc::make_mut(&mut job.finding).part_of = Some("link.down:d/1".into());
+        job
+    };
+    running.tell([
+        job("link.down", 1, FindingState::Raised, ""),
+        job("pcie.aer_fatal", 1, FindingState::Updated, ""),
+        part_of("pcie.aer_fatal"),
+        part_of("nic.composite"),
+        job("pcie.aer_fatal", 1, FindingState::Cleared, ""),
+    ]);
+    running.until(|status| status.succeeded == 2);
+    let told = std::fs::read_to_string(desk.at("told")).unwrap();
+    assert!(told.contains("nic.composite") && told.contains("cleared") && !told.contains("updated"), "{told}");
+}
+
+#[test]
+fn the_end_waits_for_no_hook_longer_than_it_must() {
+    let desk = Desk::new();
+    let mut running = Running::start(vec![desk.script("echo $$ > self; sleep 1000")]);
+    running.tell([job("link.down", 1, FindingState::Raised, "")]);
+    running.until(|_| lines(&desk.at("self")) == 1);
+    running.hooks.finish();
+    let pid = std::fs::read_to_string(desk.at("self")).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "it is killed and reaped");
+}
+
+#[test]
+fn what_cannot_work_is_an_error_before_anything_runs() {
+    let desk = Desk::new();
+    let good = desk.script("true");
+    let with = |command: &str| HookSettings { command: vec![command.into()], ..good.clone() };
+    std::fs::write(desk.at("plain"), "x").unwrap();
+    let start = |settings| Hooks::start(vec![settings], &Header::new(), Arc::new(|_: &str| {})).err();
+    let says = |settings, word: &str| {
+        let error = start(settings).expect(word).to_string();
+        assert!(error.contains(word), "{error}");
+    };
+    says(with(""), "empty command");
+    says(with("hook"), "absolute");
+    says(with("/no/such/hook"), "No such file");
+    says(with("/tmp"), "no file");
+    says(HookSettings { rules: vec!["pci.*".into()], ..good.clone() }, "no rule");
+    says(HookSettings { rules: vec!["[".into()], ..good.clone() }, "pattern");
+    says(HookSettings { rules: vec![], ..good.clone() }, "rules is empty");
+    says(HookSettings { states: vec![], ..good.clone() }, "states is empty");
+    says(HookSettings { max_concurrent: 0, ..good.clone() }, "max-concurrent");
+    says(HookSettings { timeout: Duration::ZERO, ..good.clone() }, "timeout");
+    says(with(&desk.at("plain").display().to_string()), "not executable");
+    assert!(start(good).is_none());
+}

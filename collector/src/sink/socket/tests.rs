@@ -1,0 +1,172 @@
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::*;
+use crate::engine::Engine;
+use crate::observation::{Aer, AerSeverity, Body, Observation, Port, PortState};
+use crate::rule::Settings;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn options(path: &Path) -> SocketOptions {
+    SocketOptions { path: path.to_owned(), group: None }
+}
+
+fn start(path: &Path) -> Socket {
+    let header = Header { host: Some("node1".into()), ..Header::new() };
+    Socket::start(&options(path), header, Arc::new(|_| {})).expect("the socket can be made")
+}
+
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it never holds");
+        std::thread::yield_now();
+    }
+}
+
+/// An engine that has seen a port, and a way to tell the socket what it concludes.
+struct Node {
+    engine: Engine,
+}
+
+impl Node {
+    fn new() -> Self {
+        let mut node = Self { engine: Engine::new(Header::new(), Settings::default()) };
+        node.port(1, PortState::Active);
+        node
+    }
+
+    fn port(&mut self, t: u64, state: PortState) {
+        let port =
+            Port { device: "d".into(), port: 1, state, netdev_pci: Some("0000:01:00.0".into()), ..Port::default() };
+        self.engine.take(&Observation { t, body: Body::Port(port) });
+    }
+
+    fn aer(&mut self, t: u64, severity: AerSeverity) {
+        let aer = Aer { pci: "0000:01:00.0".into(), severity, status: 0, names: vec!["CmpltTO".into()], tlp: vec![] };
+        self.engine.take(&Observation { t, body: Body::Aer(aer) });
+    }
+
+    fn tell(&mut self, socket: &mut Socket) -> usize {
+        let findings = self.engine.drain();
+        socket.findings(&findings, self.engine.world());
+        findings.len()
+    }
+}
+
+fn lines(path: &Path) -> impl Iterator<Item = Value> + use<> {
+    let stream = UnixStream::connect(path).expect("the socket is served");
+    stream.set_read_timeout(Some(LONG)).expect("a timeout can be set");
+    BufReader::new(stream).lines().map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
+}
+
+#[test]
+fn a_reader_is_greeted_told_what_is_raised_and_then_what_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("made/events.sock");
+    let mut socket = start(&path);
+    let mut node = Node::new();
+    node.aer(2, AerSeverity::Nonfatal);
+    node.tell(&mut socket);
+    wait_until(|| lock(&socket.shared.queue).lines.is_empty());
+    let mut reader = lines(&path);
+    let hello = reader.next().unwrap();
+    assert_eq!((&hello["hello"], &hello["version"], &hello["host"]), (&"rdmascope".into(), &1.into(), &"node1".into()));
+    assert_eq!(hello["raised"], 1);
+    let fatal = reader.next().unwrap();
+    assert_eq!((&fatal["rule"], &fatal["predicted_failure"]), (&"pcie.aer_fatal".into(), &true.into()));
+    assert_eq!(fatal["subject"]["device"], "d");
+    node.port(3, PortState::Down);
+    assert!(node.tell(&mut socket) >= 2);
+    let down: Vec<Value> = reader.by_ref().take(2).collect();
+    let told = |rule: &str| &down.iter().find(|line| line["rule"] == rule).expect("told")["predicted_failure"];
+    assert_eq!((told("link.down"), told("nic.composite")), (&false.into(), &true.into()));
+    socket.finish();
+    assert!(!path.exists(), "the path goes with its server");
+    assert_eq!(reader.count(), 0, "readers are told the end");
+}
+
+#[test]
+fn owner_and_group_may_connect_and_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let _socket = start(&path);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+}
+
+#[test]
+fn a_served_socket_is_refused_a_left_one_replaced_and_another_file_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let log: Log = Arc::new(|_| {});
+    let socket = start(&path);
+    let error = Socket::start(&options(&path), Header::new(), log.clone()).err().expect("refused");
+    assert!(matches!(error, SocketError::Served(_)), "{error}");
+    drop(socket);
+    // A killed process leaves its path behind.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let socket = start(&path);
+    assert!(lines(&path).next().is_some());
+    drop(socket);
+    std::fs::write(&path, "precious").unwrap();
+    let error = Socket::start(&options(&path), Header::new(), log).err().expect("refused");
+    assert!(matches!(error, SocketError::NoSocket(_)), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_dropped_and_costs_the_others_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let mut socket = start(&path);
+    let mut sleeper = UnixStream::connect(&path).unwrap();
+    let mut reader = lines(&path);
+    assert!(reader.next().is_some());
+    let status = socket.status();
+    let mut node = Node::new();
+    let mut t = 2;
+    let mut told = 0;
+    let deadline = Instant::now() + LONG;
+    while status().dropped == 0 {
+        assert!(Instant::now() < deadline, "never dropped");
+        // The port falls and returns: findings are raised and cleared.
+        t += 1_000_000;
+        node.port(t, if t % 2_000_000 == 2 { PortState::Down } else { PortState::Active });
+        told += node.tell(&mut socket);
+        while told > 0 {
+            assert!(reader.next().is_some(), "the other reader goes on");
+            told -= 1;
+        }
+    }
+    assert_eq!((status().dropped, status().readers), (1, 1));
+    // What was on its way comes, then the end.
+    let mut rest = Vec::new();
+    sleeper.set_read_timeout(Some(LONG)).unwrap();
+    let _ = sleeper.read_to_end(&mut rest);
+    assert!(rest.starts_with(b"{\"hello\""));
+}
+
+#[test]
+fn what_readers_send_is_not_read_and_one_that_left_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let socket = start(&path);
+    let status = socket.status();
+    let mut talker = UnixStream::connect(&path).unwrap();
+    wait_until(|| status().readers == 1);
+    talker.write_all(b"{\"stop\":true}\n").unwrap();
+    drop(talker);
+    wait_until(|| {
+        socket.shared.wake();
+        status().readers == 0
+    });
+    assert_eq!(status().connected, 1);
+    assert!(lines(&path).next().is_some(), "it is served as before");
+}

@@ -1,0 +1,235 @@
+//! `collect` as a service runs it: its start, its socket and hooks, its end.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use end_to_end::binary::{Run, command, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A directory with a tree of one ACTIVE port, a hook and what they leave.
+struct Desk {
+    dir: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self { dir: tempfile::tempdir().expect("a temporary directory") };
+        desk.port("tree", "4: ACTIVE");
+        desk
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn port(&self, tree: &str, state: &str) {
+        let port = self.at(tree).join("class/infiniband/dev0/ports/1");
+        std::fs::create_dir_all(port.join("counters")).expect("a tree can be made");
+        for (file, text) in [
+            ("state", state),
+            ("phys_state", "5: LinkUp"),
+            ("rate", "100 Gb/sec (4X EDR)"),
+            ("link_layer", "InfiniBand"),
+            ("counters/port_rcv_data", "7"),
+        ] {
+            std::fs::write(port.join(file), text).expect("a file can be written");
+        }
+    }
+
+    /// The port goes down and comes back until something holds: the first state that is read is no change.
+    fn fall_until(&self, tree: &str, holds: impl Fn() -> bool) {
+        let mut states = ["4: ACTIVE", "1: DOWN"].into_iter().cycle();
+        let fell = wait_until(LONG, || {
+            self.port(tree, states.next().expect("states without end"));
+            wait_until(Duration::from_millis(300), &holds)
+        });
+        assert!(fell, "nothing comes of a fallen port");
+    }
+
+    /// A script that is started as a hook, and the configuration that says so.
+    fn hook(&self, script: &str) -> PathBuf {
+        let hook = self.at("hook");
+        std::fs::write(&hook, format!("#!/bin/sh\ncd '{}'\n{script}\n", self.dir.path().display())).expect("written");
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+        let config = format!("[[hook]]\ncommand = [{:?}]\nrules = [\"link.down\"]\n", hook.display().to_string());
+        std::fs::write(self.at("c.toml"), config).expect("written");
+        hook
+    }
+
+    fn command(&self, line: &str) -> std::process::Command {
+        command(line.split_whitespace().map(|word| match word.strip_prefix('@') {
+            Some(name) => self.at(name).display().to_string(),
+            None => word.to_owned(),
+        }))
+    }
+
+    fn run(&self, line: &str) -> Run {
+        Run::new(&mut self.command(line))
+    }
+
+    /// Starts it and waits until it says what it does.
+    fn start(&self, line: &str) -> Collecting {
+        let mut child = self.command(line).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut errors = BufReader::new(child.stderr.take().expect("its errors"));
+        let mut first = String::new();
+        errors.read_line(&mut first).expect("a line");
+        Collecting { child, errors, first }
+    }
+}
+
+struct Collecting {
+    child: Child,
+    errors: BufReader<std::process::ChildStderr>,
+    first: String,
+}
+
+impl Collecting {
+    /// Ends it with a signal; its code and the rest of what it said.
+    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")).expect("a pid");
+        kill_process(pid, signal).expect("it is there");
+        let mut rest = String::new();
+        self.errors.read_to_string(&mut rest).expect("text");
+        let code = self.child.wait().expect("it ends").code();
+        (code, rest)
+    }
+}
+
+fn connect(path: &std::path::Path) -> impl Iterator<Item = Value> + use<> {
+    let stream = UnixStream::connect(path).expect("the socket is served");
+    stream.set_read_timeout(Some(LONG)).expect("a timeout can be set");
+    BufReader::new(stream).lines().map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
+}
+
+#[test]
+fn a_fallen_port_reaches_socket_hook_and_recording_and_a_signal_ends_it_properly() {
+    let desk = Desk::new();
+    desk.hook("cat > input.part; mv input.part input");
+    let line = "--config @c.toml collect --sysfs-root @tree --interval 100ms --socket @s --record @r.jsonl.zst";
+    let collecting = desk.start(line);
+    for word in ["collecting from", "socket", "1 hook", "recording"] {
+        assert!(collecting.first.contains(word), "{}", collecting.first);
+    }
+    let mut lines = connect(&desk.at("s"));
+    assert_eq!(lines.next().expect("a greeting")["hello"], "rdmascope");
+    desk.fall_until("tree", || desk.at("input").exists());
+    let mut raised = lines
+        .filter(|line| line["state"] == "raised")
+        .map(|line| (line["rule"].clone(), line["predicted_failure"].clone()));
+    let told: Vec<_> = raised.by_ref().take(2).collect();
+    assert!(told.contains(&("link.down".into(), false.into())), "{told:?}");
+    assert!(told.contains(&("nic.composite".into(), true.into())), "{told:?}");
+    let input: Value = serde_json::from_slice(&std::fs::read(desk.at("input")).expect("its input")).expect("JSON");
+    assert_eq!(input["finding"]["rule"], "link.down");
+    assert!(input["t_spawn"].as_u64() >= input["t_event"].as_u64());
+    let (code, rest) = collecting.end(Signal::TERM);
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.contains("hooks started, 0 failed") && rest.lines().count() == 1, "{rest}");
+    let _ = raised.count();
+    assert!(!desk.at("s").exists());
+    let read = desk.run("ports --json --recording @r.jsonl.zst");
+    assert_eq!((read.code, read.stderr.as_str()), (Some(0), ""), "nothing of the recording was lost");
+    assert!(!read.json()["ports"][0]["state"].is_null());
+}
+
+#[test]
+fn every_ending_signal_ends_it_although_a_hook_hangs() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let desk = Desk::new();
+        desk.hook("echo $$ > pid; exec sleep 1000");
+        let collecting = desk.start("--config @c.toml collect --sysfs-root @tree --interval 100ms --socket off");
+        let pid = || std::fs::read_to_string(desk.at("pid")).unwrap_or_default();
+        desk.fall_until("tree", || pid().ends_with('\n'));
+        let (code, rest) = collecting.end(signal);
+        assert_eq!(code, Some(0), "{rest}");
+        assert!(!PathBuf::from("/proc").join(pid().trim()).exists(), "the hook is still there");
+    }
+}
+
+#[test]
+fn a_second_one_is_told_and_a_killed_ones_socket_is_replaced() {
+    let desk = Desk::new();
+    let mut first = desk.start("collect --sysfs-root @tree --socket @s");
+    desk.run("collect --sysfs-root @tree --socket @s").says(2, &["@s".trim_start_matches('@'), "another", "--socket"]);
+    first.child.kill().expect("it is there");
+    first.child.wait().expect("it ends");
+    assert!(desk.at("s").exists(), "a killed process removes nothing");
+    let second = desk.start("collect --sysfs-root @tree --socket @s");
+    assert!(connect(&desk.at("s")).next().is_some());
+    assert_eq!(second.end(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn what_cannot_work_is_said_at_the_start_in_one_line() {
+    let desk = Desk::new();
+    let hook = desk.hook("true");
+    let _listener = UnixListener::bind(desk.at("other")).expect("a socket");
+    std::fs::write(desk.at("file"), "precious").expect("written");
+    for (line, words) in [
+        ("collect --sysfs-root @tree --socket @none/there/s", &["cannot make the socket", "No such file"][..]),
+        ("collect --sysfs-root @tree --socket @file", &["no socket"]),
+        ("collect --sysfs-root @tree --socket @other", &["another"]),
+        ("collect --sysfs-root @tree --socket @s --socket-group no-such-group", &["no-such-group"]),
+        ("collect --sysfs-root @tree --socket off --record @file", &["exists", "force"]),
+        ("collect --socket off --replay @file", &["file"]),
+        ("collect --socket off --replay @none", &["none", "No such file"]),
+        ("collect --socket off --scenario nope", &["nope", "healthy"]),
+        ("collect --stay", &["--replay"]),
+    ] {
+        desk.run(line).says(2, words);
+    }
+    assert_eq!(std::fs::read_to_string(desk.at("file")).expect("it is there"), "precious");
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o644)).expect("it can be changed");
+    desk.run("--config @c.toml collect --sysfs-root @tree --socket off").says(2, &["hook", "not executable"]);
+    std::fs::remove_file(&hook).expect("it is there");
+    desk.run("--config @c.toml collect --sysfs-root @tree --socket off").says(2, &["hook", "No such file"]);
+    assert_eq!(desk.run("--config @c.toml ports --sysfs-root @tree").code, Some(0), "only collect needs its hooks");
+}
+
+#[test]
+fn without_a_device_it_says_so_once_and_watches_the_one_that_comes() {
+    let desk = Desk::new();
+    std::fs::create_dir_all(desk.at("empty/class")).expect("a tree can be made");
+    let mut collecting = desk.start("collect --sysfs-root @empty --interval 100ms --socket @s");
+    let mut second = String::new();
+    collecting.errors.read_line(&mut second).expect("a line");
+    assert!(second.contains("no RDMA subsystem") && second.contains("waiting"), "{second}");
+    let mut lines = connect(&desk.at("s"));
+    assert!(lines.next().is_some());
+    let told = std::thread::spawn(move || lines.any(|line| line["rule"] == "link.down"));
+    desk.fall_until("empty", || told.is_finished());
+    assert!(told.join().expect("the reader does not panic"));
+    let (code, rest) = collecting.end(Signal::TERM);
+    assert_eq!((code, rest.lines().count()), (Some(0), 1), "{rest}");
+}
+
+#[test]
+fn a_recording_drives_socket_and_hooks_as_the_node_did() {
+    let desk = Desk::new();
+    desk.hook("cat >> told");
+    let collecting = desk.start("collect --scenario aer-then-down --for 1s --socket off --record @r.jsonl");
+    assert_eq!(collecting.end(Signal::TERM).0, Some(0));
+    let log = [
+        r#"{"type":"header","format":"rdmascope-recording","version":1,"host":"node1"}"#,
+        r#"{"t":1,"type":"device","device":"d","driver":"mlx5_core","pci":"0000:01:00.0"}"#,
+        r#"{"t":1,"type":"port","device":"d","port":1,"link_layer":"Ethernet","state":"ACTIVE"}"#,
+        r#"{"t":2000000000,"type":"async","device":"d","port":1,"event":"PORT_ERR"}"#,
+        r#"{"t":4000000000,"type":"source","source":"sysfs","state":"ok"}"#,
+    ];
+    std::fs::write(desk.at("log.jsonl"), log.join("\n")).expect("written");
+    let collecting = desk.start("--config @c.toml collect --replay @log.jsonl --speed max --stay --socket @s");
+    assert!(wait_until(LONG, || desk.at("told").exists()), "the hook was not started");
+    let lines: Vec<Value> = connect(&desk.at("s")).take(3).collect();
+    assert_eq!((&lines[0]["host"], &lines[0]["raised"]), (&"node1".into(), &2.into()));
+    assert!(lines.iter().any(|line| line["rule"] == "link.down"), "{lines:?}");
+    assert_eq!(collecting.end(Signal::TERM).0, Some(0));
+    let run = desk.run("collect --replay @log.jsonl --speed max --socket off");
+    assert_eq!(run.code, Some(0), "without --stay it ends with the recording: {run:?}");
+}

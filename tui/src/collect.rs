@@ -1,0 +1,219 @@
+//! `collect`: watching without a screen, for a service. What is concluded goes to a local socket and to hooks, what is
+//! observed to a recording.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use anyhow::bail;
+use collector::clock;
+use collector::command::table::plain;
+use collector::feed::{Mode, RecordingStatus};
+use collector::finding::{Finding, FindingState};
+use collector::inventory::World;
+use collector::live::Live;
+use collector::node::{Node, NodeOptions};
+use collector::observation::recording::Header;
+use collector::replay::Stream;
+use collector::sink::hook::{HookStatus, Hooks};
+use collector::sink::recording::{Recording, RecordingOptions};
+use collector::sink::socket::{Socket, SocketError, SocketOptions, SocketStatus, group_id};
+use collector::sink::{Log, Sink};
+
+use crate::args::{self, Collect};
+use crate::commands::{simulator, stop_signal};
+use crate::config::{Config, key};
+
+/// Runs until a signal, or the end of what it was asked for.
+pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> {
+    let stop = stop_signal()?;
+    let deadline = asked.time.map(|time| Instant::now() + time);
+    let ended = || stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    if let Some(file) = &asked.replay {
+        let named = |error| anyhow::anyhow!("{}: {error}", file.display());
+        let mut stream = Stream::open(file, config.rules.clone(), asked.speed, asked.stay).map_err(named)?;
+        let outputs = Outputs::start(config, asked, stream.header())?;
+        say(&format!("collecting from the recording {}; {}", file.display(), outputs.what));
+        let (sinks, account) = outputs.split();
+        sinks.into_iter().for_each(|sink| stream.sink(sink));
+        let notices = stream.run(&ended).map_err(named)?;
+        notices.lines().iter().for_each(|line| say(line));
+        return account.end();
+    }
+    if let Some(name) = &asked.scenario {
+        let simulator = simulator(name, 1)?.starting_at(clock::monotonic_ns(), clock::unix_ns());
+        let header = simulator.header();
+        let outputs = Outputs::start(config, asked, &header)?;
+        say(&format!("collecting from the simulated node {name}; {}", outputs.what));
+        let (sinks, account) = outputs.split();
+        let live = Live::new(Mode::Demo, header, config.rules.clone(), vec![Box::new(simulator)]);
+        sinks.into_iter().fold(live, Live::sink).run(&ended);
+        return account.end();
+    }
+    // What can be wrong about the outputs is said before the probes are started.
+    let mut node = Node::open(&NodeOptions { probes_aside: true, ..config.node.clone() })?;
+    node.header.note = node.no_device.as_ref().map(ToString::to_string);
+    let outputs = Outputs::start(config, asked, &node.header)?;
+    say(&format!("collecting from {}; {}", where_from(config), outputs.what));
+    if let Some(why) = &node.no_device {
+        say(&format!("{why}; waiting for a device"));
+    }
+    let (sinks, account) = outputs.split();
+    let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources).interval(config.node.interval_ns);
+    sinks.into_iter().fold(live, Live::sink).run(&ended);
+    account.end()
+}
+
+fn say(line: &str) {
+    eprintln!("rdmascope: {}", plain(line));
+}
+
+fn where_from(config: &Config) -> String {
+    let root = config.node.sysfs_root.as_ref();
+    root.map_or_else(|| "this node".to_owned(), |root| root.display().to_string())
+}
+
+/// Where findings and observations go.
+struct Outputs {
+    sinks: Vec<Box<dyn Sink>>,
+    account: Account,
+    /// In a few words.
+    what: String,
+}
+
+/// What became of them, for the last line.
+struct Account {
+    recording: Option<Arc<Mutex<RecordingStatus>>>,
+    socket: Option<Box<dyn Fn() -> SocketStatus>>,
+    hooks: Box<dyn Fn() -> Vec<HookStatus>>,
+    raised: Arc<AtomicU64>,
+}
+
+impl Outputs {
+    fn start(config: &Config, asked: &Collect, header: &Header) -> anyhow::Result<Self> {
+        let log: Log = Arc::new(say);
+        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+        let mut what = Vec::new();
+        // The hooks first: nothing is to come between an event and their start.
+        let hooks = Hooks::start(config.hooks.clone(), header, log.clone())?;
+        let hooks_status = Box::new(hooks.status());
+        sinks.push(Box::new(hooks));
+        let socket = socket(config, asked, header, &log)?;
+        let (socket, words) = socket;
+        what.push(words);
+        let socket_status = socket.as_ref().map(|socket| Box::new(socket.status()) as Box<dyn Fn() -> SocketStatus>);
+        sinks.extend(socket.map(|socket| Box::new(socket) as Box<dyn Sink>));
+        what.push(match config.hooks.len() {
+            0 => "no hook".to_owned(),
+            1 => "1 hook".to_owned(),
+            n => format!("{n} hooks"),
+        });
+        let recording = recording(config, asked, header)?;
+        what.push(match &recording {
+            Some((path, _)) => format!("recording {}", path.display()),
+            None => "no recording".to_owned(),
+        });
+        let recording = recording.map(|(_, recording)| recording);
+        let recording_status = recording.as_ref().map(Recording::status);
+        sinks.extend(recording.map(|recording| Box::new(recording) as Box<dyn Sink>));
+        let raised = Arc::new(AtomicU64::new(0));
+        let stopped = recording_status.clone();
+        sinks.push(Box::new(Notes { raised: raised.clone(), recording: stopped, said: false }));
+        let account = Account { recording: recording_status, socket: socket_status, hooks: hooks_status, raised };
+        Ok(Self { sinks, account, what: what.join(", ") })
+    }
+
+    fn split(self) -> (Vec<Box<dyn Sink>>, Account) {
+        (self.sinks, self.account)
+    }
+}
+
+/// The socket, and what is to be said of it.
+fn socket(config: &Config, asked: &Collect, header: &Header, log: &Log) -> anyhow::Result<(Option<Socket>, String)> {
+    let wanted = asked.socket.as_ref().or(config.collect.socket.as_ref());
+    let group = asked.socket_group.as_ref().or(config.collect.socket_group.as_ref());
+    let group = group.filter(|name| !name.is_empty()).map(|name| group_id(name)).transpose()?;
+    let path = match wanted.map(String::as_str) {
+        Some("off") => return Ok((None, "no socket".to_owned())),
+        Some("") => bail!("--socket: an empty path; off makes no socket"),
+        Some(path) => PathBuf::from(path),
+        None => match default_socket() {
+            Some(path) => path,
+            None => return Ok((None, "no socket (no XDG_RUNTIME_DIR)".to_owned())),
+        },
+    };
+    match Socket::start(&SocketOptions { path: path.clone(), group }, header.clone(), log.clone()) {
+        Ok(socket) => Ok((Some(socket), format!("socket {}", path.display()))),
+        // Nobody asked for it here, for example in a container without /run.
+        Err(SocketError::Io(_, error)) if wanted.is_none() => {
+            Ok((None, format!("no socket ({}: {error})", path.display())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn default_socket() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some("/run/rdmascope/events.sock".into());
+    }
+    let directory = std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty())?;
+    Some(PathBuf::from(directory).join("rdmascope/events.sock"))
+}
+
+fn recording(config: &Config, asked: &Collect, header: &Header) -> anyhow::Result<Option<(PathBuf, Recording)>> {
+    let Some(path) = asked.record.clone().or_else(|| config.collect.record.clone()) else { return Ok(None) };
+    let max_bytes = match (asked.record_max_size, &config.collect.record_max_size) {
+        (Some(bytes), _) => Some(bytes),
+        (None, Some(text)) => Some(key("record-max-size", args::bytes(text))?),
+        (None, None) => None,
+    };
+    let force = asked.record_force || config.collect.record_force;
+    let options = RecordingOptions { path: path.clone(), force, max_bytes };
+    Ok(Some((path, Recording::start(options, header.clone())?)))
+}
+
+/// Counts, and says at once when the recording has stopped; the rest goes on.
+struct Notes {
+    raised: Arc<AtomicU64>,
+    recording: Option<Arc<Mutex<RecordingStatus>>>,
+    said: bool,
+}
+
+impl Sink for Notes {
+    fn findings(&mut self, findings: &[Arc<Finding>], _: &World) {
+        let raised = findings.iter().filter(|finding| finding.state == FindingState::Raised).count();
+        self.raised.fetch_add(u64::try_from(raised).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn tick(&mut self) {
+        let Some(Ok(status)) = self.recording.as_ref().map(|status| status.lock()) else { return };
+        if let Some(stopped) = status.stopped.as_ref().filter(|_| !self.said) {
+            say(stopped);
+            self.said = true;
+        }
+    }
+}
+
+impl Account {
+    /// The last line. A recording that stopped is the only failure at the end: everything else was said when it came.
+    fn end(self) -> anyhow::Result<ExitCode> {
+        let mut words = vec![format!("{} findings raised", self.raised.load(Ordering::Relaxed))];
+        let hooks = (self.hooks)();
+        if !hooks.is_empty() {
+            let sum = |count: fn(&HookStatus) -> u64| hooks.iter().map(count).sum::<u64>();
+            words.push(format!("{} hooks started, {} failed", sum(|hook| hook.started), sum(|hook| hook.failed)));
+        }
+        if let Some(socket) = self.socket.map(|status| status()) {
+            words.push(format!("{} readers, {} dropped", socket.connected, socket.dropped));
+        }
+        let recording =
+            self.recording.map(|status| status.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone()));
+        if let Some(status) = &recording {
+            words.push(format!("{} observations recorded", status.observations));
+        }
+        say(&format!("ended: {}", words.join("; ")));
+        Ok(if recording.is_some_and(|status| status.stopped.is_some()) { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    }
+}

@@ -1,0 +1,153 @@
+//! The configuration of what `collect` does besides watching: the tables `[collect]` and `[[hook]]`.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use collector::finding::{FindingState, Severity};
+use collector::sink::hook::HookSettings;
+use serde::Deserialize;
+
+use crate::args;
+use crate::config::key;
+
+/// `[collect]`. Keys are the flags' names.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct CollectTable {
+    pub(crate) socket: Option<String>,
+    pub(crate) socket_group: Option<String>,
+    pub(crate) record: Option<PathBuf>,
+    pub(crate) record_max_size: Option<String>,
+    pub(crate) record_force: bool,
+}
+
+/// One `[[hook]]`. A key that is not there has its default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct HookTable {
+    command: Vec<String>,
+    rules: Option<Vec<String>>,
+    severity: Option<String>,
+    states: Option<Vec<String>>,
+    debounce: Option<String>,
+    timeout: Option<String>,
+    max_concurrent: Option<usize>,
+    consequences: bool,
+}
+
+/// The hooks as they are asked for; whether they can be started is not looked at here.
+pub(crate) fn hooks(tables: Vec<HookTable>) -> anyhow::Result<Vec<HookSettings>> {
+    tables.into_iter().map(hook).collect()
+}
+
+fn hook(table: HookTable) -> anyhow::Result<HookSettings> {
+    let default = HookSettings::default();
+    let severity = match table.severity.as_deref() {
+        None => default.severity,
+        Some("info") => Severity::Info,
+        Some("warning") => Severity::Warning,
+        Some("critical") => Severity::Critical,
+        Some(other) => bail!("hook: severity: {other:?} is none of info, warning, critical"),
+    };
+    let state = |word: String| match word.as_str() {
+        "raised" => Ok(FindingState::Raised),
+        "updated" => Ok(FindingState::Updated),
+        "cleared" => Ok(FindingState::Cleared),
+        _ => bail!("hook: states: {word:?} is none of raised, updated, cleared"),
+    };
+    let time = |name: &str, text: Option<String>, default| match text {
+        Some(text) => key(&format!("hook: {name}"), args::time(&text)),
+        None => Ok(default),
+    };
+    Ok(HookSettings {
+        command: table.command,
+        rules: table.rules.unwrap_or(default.rules),
+        severity,
+        states: match table.states {
+            Some(words) => words.into_iter().map(state).collect::<anyhow::Result<_>>()?,
+            None => default.states,
+        },
+        debounce: time("debounce", table.debounce, default.debounce)?,
+        timeout: time("timeout", table.timeout, default.timeout)?,
+        max_concurrent: table.max_concurrent.unwrap_or(default.max_concurrent),
+        consequences: table.consequences,
+    })
+}
+
+/// The tables' part of the commented sample.
+pub(crate) const SAMPLE: &str = r#"[collect]
+# Local socket for programs of this node that act on findings; "off": none. Default: /run/rdmascope/events.sock for root,
+# otherwise $XDG_RUNTIME_DIR/rdmascope/events.sock.
+# socket = "/run/rdmascope/events.sock"
+
+# Group that may connect, besides the owner: a name in /etc/group, or a number.
+# socket-group = "rdma"
+
+# Write what is observed to this file; compressed when its name ends in .zst.
+# record = "/var/lib/rdmascope/node.jsonl.zst"
+
+# Begin a new file after so many bytes before compression.
+# record-max-size = "1G"
+
+# Replace a recording that exists.
+record-force = false
+
+# A program that collect starts when a finding changes; there may be several. None is started unless it is named here.
+# [[hook]]
+# The program, by its absolute path, and its arguments; there is no shell. It reads the finding as JSON on standard input.
+# command = ["/usr/local/sbin/drain-node", "--now"]
+# Rules by their ids, with * and ?.
+# rules = ["*"]
+# The least severity: "info", "warning" or "critical".
+# severity = "warning"
+# What is told of a finding: "raised", "updated", "cleared".
+# states = ["raised"]
+# Time between two starts about the same rule, subject and state; the newest of what comes between is told after it.
+# debounce = "30s"
+# A process that runs longer is killed with everything it started.
+# timeout = "10s"
+# Processes at the same time; further findings wait.
+# max-concurrent = 4
+# Also findings that are a consequence of another one. A rule named without a wildcard is told in any case.
+# consequences = false
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct File {
+        hook: Vec<HookTable>,
+    }
+
+    #[test]
+    fn the_hook_in_the_sample_is_one_with_the_defaults() {
+        let (_, hook) = SAMPLE.split_once("# [[hook]]").expect("the sample shows a hook");
+        let keys: String = hook
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .filter(|line| line.contains(" = "))
+            .fold("[[hook]]\n".to_owned(), |text, line| text + line + "\n");
+        let file: File = toml::from_str(&keys).expect("it parses");
+        let shown = hooks(file.hook).expect("its values are in order").remove(0);
+        let command = shown.command.clone();
+        assert_eq!(command[0], "/usr/local/sbin/drain-node");
+        assert_eq!(shown, HookSettings { command, ..HookSettings::default() });
+    }
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        for (line, word) in [
+            ("severity = \"bad\"", "critical"),
+            ("states = [\"gone\"]", "cleared"),
+            ("debounce = \"soon\"", "debounce"),
+            ("timeout = \"10\"", "timeout"),
+        ] {
+            let file: File = toml::from_str(&format!("[[hook]]\n{line}")).expect("it parses");
+            let error = hooks(file.hook).expect_err(line).to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(toml::from_str::<File>("[[hook]]\ncommnd = []").is_err());
+    }
+}
