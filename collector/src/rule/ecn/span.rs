@@ -69,6 +69,7 @@ pub(super) struct Span<'w> {
     /// Newest first.
     slices: Vec<&'w Slice>,
     bytes_per_s: f64,
+    window_s: f64,
     /// Its beginning.
     pub(super) from: Nanos,
     /// Its end.
@@ -109,7 +110,7 @@ impl<'w> Span<'w> {
             return None;
         }
         let (from, to) = (slices.last()?.from, slices.first()?.to);
-        Some(Self { port, slices, bytes_per_s: rate * 1e9 / 8.0, from, to })
+        Some(Self { port, slices, bytes_per_s: rate * 1e9 / 8.0, window_s, from, to })
     }
 
     /// Its length, seconds.
@@ -197,7 +198,15 @@ impl<'w> Span<'w> {
     /// reading that reaches into it. `None` when it is not known.
     pub(super) fn growth(&self, meaning: Meaning) -> Option<u64> {
         let growth = self.port.growth(meaning, self.from)?;
-        (!growth.broken).then_some(growth.sum)
+        if !growth.broken {
+            return Some(growth.sum);
+        }
+        // A counter that moves at every one of many readings keeps too few of them: its windows keep all.
+        let windows = (self.seconds() / self.window_s).ceil().max(1.0);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few windows of a rate")]
+        let known: Vec<f64> = self.port.rates.get(&meaning)?.newest_first().take(windows as usize).flatten().collect();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        (!known.is_empty()).then(|| (known.iter().sum::<f64>() * self.window_s).round() as u64)
     }
 
     /// Share of the time this port was told to stop (0–1) and told others to; `None` where the duration is not counted.

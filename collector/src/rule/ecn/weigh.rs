@@ -36,6 +36,8 @@ pub(super) struct Signs {
     signs: Vec<Sign>,
     /// Latency of operations is among them.
     pub(super) per_qp: bool,
+    /// Small operations were among those: large ones alone tell less.
+    pub(super) small: bool,
     /// Something of them for the sentence.
     pub(super) latency: Option<Latency>,
 }
@@ -104,7 +106,7 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
             very_late as f64 / n / stood,
             weights.1,
         );
-        signs.per_qp = true;
+        (signs.per_qp, signs.small) = (true, true);
         signs.latency = latency(port, small, SizeClass::Small);
     }
     if let Some(large) = port.latencies.sum(SizeClass::Large, from).filter(|large| large.n >= 20 && large.wrs > 0) {

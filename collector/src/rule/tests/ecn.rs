@@ -194,6 +194,39 @@ fn marks_with_pause_in_either_direction_or_with_waiting_are_not_premature() {
     assert_eq!(one(Second { wait: 5_000_000, ..MARKED }), NONE);
 }
 
+/// The same second in a hundred readings.
+fn every_10_ms(second: Second, config: Option<Value>) -> Vec<String> {
+    let mut node = Node::new(&["a"]);
+    if let Some(config) = config {
+        node.config("a", config);
+    }
+    let part = |n: u64| n / 100;
+    let tenth = Second {
+        u: second.u / 100.0,
+        ce: part(second.ce),
+        cnp: second.cnp.map(part),
+        pause: second.pause.map(part),
+        wait: part(second.wait),
+        lost: part(second.lost),
+        ..second
+    };
+    for tick in 1..=600u32 {
+        node.second(f64::from(tick) / 100.0 - 0.005, "a", tenth);
+    }
+    told(&node.run())
+}
+
+#[test]
+fn counters_that_move_at_every_reading_of_10_ms_are_judged_as_those_of_a_second() {
+    assert_eq!(every_10_ms(MARKED, None), ["ecn.premature suspected"]);
+    assert_eq!(every_10_ms(Second { wait: 5_000_000, ..MARKED }, None), NONE);
+    assert_eq!(every_10_ms(Second { pause: [4_000, 0], ..MARKED }, None), NONE);
+    let lossy = Second { u: 0.7, lost: 4_000, ..CALM };
+    assert!(every_10_ms(lossy, None).contains(&"ecn.missed suspected".to_owned()));
+    let pfc = json!({"pfc_enabled": [false, false, false, true, false, false, false, false]});
+    assert_eq!(every_10_ms(Second { priority: 0, ..CALM }, Some(pfc)), ["ecn.wrong_class suspected"]);
+}
+
 #[test]
 fn marks_are_not_premature_under_rtt_based_control_nor_where_the_nic_marks_itself() {
     assert_eq!(configured(MARKED, json!({"cc_algorithm": "rtt"})), NONE);
