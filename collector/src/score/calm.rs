@@ -15,9 +15,9 @@ pub(super) fn judge(seed: u64, hours: u64, settings: &Settings) -> Option<Calm> 
     let mut simulator = Simulator::with_size(SCENARIO, seed, Size { qps_per_port: QPS })?;
     let mut watch = Watch::new(&simulator.header(), settings);
     simulator.advance(hours * 3_600_000_000_000, &mut |observation| watch.take(observation));
-    let seen = watch.finish();
+    let outcome = watch.finish();
     let mut calm = Calm { hours: hours as f64, nodes: 1, ..Calm::default() };
-    for (at, told) in seen.told.iter().enumerate() {
+    for (at, told) in outcome.told.iter().enumerate() {
         for finding in told.iter().filter(|finding| !finding.consequence) {
             calm.alarms.entry((finding.rule, finding.severity.name())).or_default()[at] += 1;
             let sentence =

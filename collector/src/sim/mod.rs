@@ -176,7 +176,11 @@ impl Simulator {
         let into = tick % SECOND_NS;
         let second = into < self.period_ns;
         let seconds = tick / SECOND_NS;
-        let due = Due { second, ten_seconds: second && seconds % 10 == 0, minute: second && seconds % 60 == 0 };
+        let due = Due {
+            second,
+            ten_seconds: second && seconds.is_multiple_of(10),
+            minute: second && seconds.is_multiple_of(60),
+        };
         self.node.poll(t, due, emit);
     }
 }

@@ -134,15 +134,16 @@ impl Node {
             jobs: 0,
         };
         for rail in 0..RAILS {
-            let (group, slot) = if shape.shared_uplinks { (rail / 4 * 4, rail % 4) } else { (rail, 0) };
+            let group = if shape.shared_uplinks { rail / 4 * 4 } else { rail };
+            let slot = u32::try_from(rail - group).expect("a node has few ports");
             let base = BUSES[group];
             let (root, up) = (format!("0000:{base:02x}:01.0"), format!("0000:{:02x}:00.0", base + 1));
             let downs = [
                 format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2),
                 format!("0000:{:02x}:{:02x}.0", base + 2, slot * 2 + 1),
             ];
-            let nic = format!("0000:{:02x}:00.0", base + 3 + slot as u32 * 2);
-            let gpu = format!("0000:{:02x}:00.0", base + 4 + slot as u32 * 2);
+            let nic = format!("0000:{:02x}:00.0", base + 3 + slot * 2);
+            let gpu = format!("0000:{:02x}:00.0", base + 4 + slot * 2);
             if slot == 0 {
                 node.function("0x060400", vec![root.clone()]);
                 node.function("0x060400", vec![root.clone(), up.clone()]);

@@ -1,5 +1,7 @@
 //! The node's QPs: a few bytes for each, and its statistics once it has posted.
 
+#![allow(clippy::cast_possible_truncation, reason = "what one QP counts fits into 32 bits")]
+
 use super::congestion::Congestion;
 use super::random::Random;
 

@@ -32,6 +32,11 @@ impl Random {
         self.next() % n.max(1)
     }
 
+    /// An index into a list of so many.
+    pub(super) fn index(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).unwrap_or(0)
+    }
+
     /// A whole number that is `mean` on average.
     pub(super) fn count(&mut self, mean: f64) -> u64 {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "means are small and positive")]

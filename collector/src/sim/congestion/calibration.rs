@@ -62,7 +62,7 @@ pub fn residuals(n: u64, seed: u64) -> Vec<Residual> {
                     kmax_bytes: log(&mut random, kmin_bytes.max(200e3), 4_096e3),
                     pmax: log(&mut random, 0.01, 0.2),
                 }),
-                control: grid::CONTROLS[at as usize % grid::CONTROLS.len()],
+                control: grid::CONTROLS[random.index(grid::CONTROLS.len())],
             };
             Residual { conditions, table: conditions.congestion(), packets: measure(&conditions.point(), seed ^ at) }
         })

@@ -83,20 +83,20 @@ impl Congestion {
     /// The row of the table: shares and latencies as logarithms, utilisation by the load.
     fn row(&self, load: f64) -> [f64; COLUMNS] {
         let ln = |share: f64| (share + LEAST_SHARE).ln();
-        let [a, b, c, d] = self.small_ns.map(|ns| ns.max(1.0).ln());
-        let [e, f] = self.large_ns.map(|ns| ns.max(1.0).ln());
+        let small = self.small_ns.map(|ns| ns.max(1.0).ln());
+        let large = self.large_ns.map(|ns| ns.max(1.0).ln());
         [
             self.utilisation / load,
             ln(self.mark_share),
             self.mark_dispersion.max(0.1).ln(),
             self.cnp_per_mark,
             ln(self.pause_share),
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
+            small[0],
+            small[1],
+            small[2],
+            small[3],
+            large[0],
+            large[1],
         ]
     }
 
@@ -129,7 +129,7 @@ impl Congestion {
         } else {
             clusters as f64
         };
-        let marks = random.count(marks).min(packets as u64);
+        let marks = random.count(marks).min(random.count(packets));
         (marks, random.count(marks as f64 * self.cnp_per_mark).min(marks))
     }
 }

@@ -75,7 +75,7 @@ fn storm(_: &mut Node, stage: Stage, random: &mut Random) -> Vec<Step> {
     let mut steps = vec![Step::truth(onset_s, port, "pcie.aer_storm", true)];
     let mut s = onset_s;
     while s < onset_s + 500.0 {
-        let error = [PcieError::RxErr, PcieError::BadTlp, PcieError::BadDllp][random.below(3) as usize];
+        let error = [PcieError::RxErr, PcieError::BadTlp, PcieError::BadDllp][random.index(3)];
         steps.push(error_at(s, port, error));
         s += gap * (0.7 + 0.6 * random.unit());
     }

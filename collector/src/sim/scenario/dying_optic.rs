@@ -38,8 +38,7 @@ fn play(node: &mut Node, stage: Stage, random: &mut Random) -> Vec<Step> {
     let trend_s = pace * random.between(120.0, 300.0);
     let post_fec_s = pace * random.between(50.0, 150.0);
     let crc_s = pace * random.between(50.0, 120.0);
-    #[allow(clippy::cast_possible_truncation, reason = "four lanes")]
-    let lane = random.below(4) as usize;
+    let lane = random.index(4);
     let mut steps = Vec::new();
     // The ratio rises all the time; it is set anew every second.
     let ratio = move |s: f64| (START * (END / START).powf(s / trend_s)).min(3e-4);

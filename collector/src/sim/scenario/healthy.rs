@@ -24,11 +24,7 @@ fn plan(node: &mut Node, random: &mut Random) -> Vec<Step> {
     for port in &mut node.ports {
         port.condition.bit_errors = random.log_between(2e-9, 5e-7);
     }
-    let port = |random: &mut Random| {
-        #[allow(clippy::cast_possible_truncation, reason = "eight rails")]
-        let port = random.below(RAILS as u64) as usize;
-        port
-    };
+    let port = |random: &mut Random| random.index(RAILS);
     // A receiver error on PCIe every few hours.
     let mut s = random.between(0.0, 7_200.0);
     while s < PLANNED_S {

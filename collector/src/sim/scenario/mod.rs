@@ -163,8 +163,7 @@ pub(super) fn find_fault(name: &str) -> Option<&'static Fault> {
 
 /// The steps of a fault at a random place and time.
 pub(super) fn play(fault: &Fault, node: &mut Node, random: &mut Random) -> Vec<Step> {
-    #[allow(clippy::cast_possible_truncation, reason = "eight rails")]
-    let port = random.below(RAILS as u64) as usize;
+    let port = random.index(RAILS);
     let stage = Stage { port, onset_s: random.between(ONSET_S.0, ONSET_S.1), pace: 1.0 };
     (fault.play)(node, stage, random)
 }

@@ -11,7 +11,7 @@ pub(super) const FAULT: Fault = Fault {
     also: &["pcie.bandwidth_bound", "port.unstable_bandwidth"],
     play: |_, stage, random| {
         let port = stage.port;
-        let (speed_gts, width) = [(32.0, 8), (16.0, 16), (8.0, 16), (32.0, 4)][random.below(4) as usize];
+        let (speed_gts, width) = [(32.0, 8), (16.0, 16), (8.0, 16), (32.0, 4)][random.index(4)];
         vec![
             Step::truth(stage.onset_s, port, "pcie.downgrade", true),
             Step::at_s(stage.onset_s, move |node, _, _| {
