@@ -142,7 +142,7 @@ fn by_priority(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                     settings.share,
                     "share",
                 );
-                return Some(conclude(view, port, &span, summary, vec![row], Grade::Suspected));
+                return Some(conclude(view, port, &span, &summary, vec![row], Grade::Suspected));
             }
         }
         if let Some(cnp) = cnp_priority(port).map(usize::from) {
@@ -160,7 +160,7 @@ fn by_priority(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                     settings.share,
                     "share",
                 );
-                return Some(conclude(view, port, &span, summary, vec![row], Grade::Suspected));
+                return Some(conclude(view, port, &span, &summary, vec![row], Grade::Suspected));
             }
         }
     }
@@ -176,18 +176,18 @@ fn by_packets(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     for (word, prefix, all) in [("sent", "tx_dscp_", "tx_data"), ("received", "rx_dscp_", "rx_data")] {
         let (Some(all), by_dscp) = (packets.growth(all), packets.by_number(prefix)) else { continue };
         let Some((_, there)) = by_dscp.iter().find(|(dscp, _)| *dscp == cnp) else { continue };
-        let part = *there as f64 / all.max(1) as f64;
-        if *there >= MIN_PACKETS && part >= settings.packet_share {
+        let share = *there as f64 / all.max(1) as f64;
+        if *there >= MIN_PACKETS && share >= settings.packet_share {
             let summary =
-                format!("{} of the RDMA data packets {word} carry DSCP {cnp}, that of the CNPs", percent(part));
+                format!("{} of the RDMA data packets {word} carry DSCP {cnp}, that of the CNPs", percent(share));
             let row = Evidence::new(
                 format!("{prefix}{cnp} / data packets"),
                 Some(span.seconds()),
-                part,
+                share,
                 settings.packet_share,
                 "share",
             );
-            return Some(conclude(view, port, &span, summary, vec![row], Grade::Confirmed));
+            return Some(conclude(view, port, &span, &summary, vec![row], Grade::Confirmed));
         }
     }
     None
@@ -197,7 +197,7 @@ fn conclude(
     view: &View<'_>,
     port: &PortRecord,
     span: &Span<'_>,
-    summary: String,
+    summary: &str,
     evidence: Vec<Evidence>,
     grade: Grade,
 ) -> Verdict {

@@ -84,18 +84,18 @@ impl<'w> Span<'w> {
         if port.state != crate::observation::PortState::Active {
             return None;
         }
-        let window_s = view.world.window_ns as f64 / 1e9;
-        let wanted = window_s * f64::from(windows);
+        let each_s = view.world.window_ns as f64 / 1e9;
+        let wanted = each_s * f64::from(windows);
         let newest = port.slices.iter().next_back()?;
         let period = newest.seconds();
-        if view.now.saturating_sub(newest.to) > ns((STALE_WINDOWS * window_s).max(STALE_WINDOWS * period)) {
+        if view.now.saturating_sub(newest.to) > ns((STALE_WINDOWS * each_s).max(STALE_WINDOWS * period)) {
             return None;
         }
         let mut seconds = 0.0;
         let mut slices = Vec::new();
         for slice in port.slices.iter().rev() {
             // The last slices may wait for a set that is read a moment later.
-            if slices.is_empty() && slice.rate(Signal::RxBytes).is_none() && newest.to - slice.to < ns(window_s) {
+            if slices.is_empty() && slice.rate(Signal::RxBytes).is_none() && newest.to - slice.to < ns(each_s) {
                 continue;
             }
             slices.push(slice);
@@ -105,12 +105,12 @@ impl<'w> Span<'w> {
             }
         }
         // Fine slices make short windows: a tenth of a second has room for ten of them.
-        let shortest = (SLICES_A_WINDOW * period).clamp(MIN_WINDOW_S.min(window_s), window_s.max(period));
+        let shortest = (SLICES_A_WINDOW * period).clamp(MIN_WINDOW_S.min(each_s), each_s.max(period));
         if slices.len() < windows as usize || seconds < shortest * f64::from(windows) * ENOUGH {
             return None;
         }
         let (from, to) = (slices.last()?.from, slices.first()?.to);
-        Some(Self { port, slices, bytes_per_s: rate * 1e9 / 8.0, window_s, from, to })
+        Some(Self { port, slices, bytes_per_s: rate * 1e9 / 8.0, window_s: each_s, from, to })
     }
 
     /// Its length, seconds.

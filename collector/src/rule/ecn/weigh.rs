@@ -33,7 +33,7 @@ pub(super) struct Sign {
 /// All signs of a port.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Signs {
-    signs: Vec<Sign>,
+    list: Vec<Sign>,
     /// Latency of operations is among them.
     pub(super) per_qp: bool,
     /// Small operations were among those: large ones alone tell less.
@@ -59,12 +59,12 @@ pub(super) struct Latency {
 
 impl Signs {
     fn add(&mut self, what: &'static str, unit: &'static str, value: f64, weight: f64) {
-        self.signs.push(Sign { what: (what, unit), value, weight });
+        self.list.push(Sign { what: (what, unit), value, weight });
     }
 
     /// The sum of the weights.
     pub(super) fn sum(&self) -> f64 {
-        self.signs.iter().map(|sign| sign.weight).sum()
+        self.list.iter().map(|sign| sign.weight).sum()
     }
 
     /// A row for each sign.
@@ -73,7 +73,7 @@ impl Signs {
             let name = format!("{} (weight {:+.1})", sign.what.0, sign.weight);
             Evidence::new(name, Some(window_s), sign.value, None, sign.what.1)
         };
-        self.signs.iter().map(row).collect()
+        self.list.iter().map(row).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The `ecn.*` rules: each row of what fires and what never does, on hand-made logs.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 /// A port's counters second by second; each number is what one second adds.
@@ -43,10 +45,13 @@ const CALM: Second = Second {
 /// Isolated marks at a low load, a CNP for each.
 const MARKED: Second = Second { ce: 8_000, cnp: [7_600, 7_600, 0], ..CALM };
 
+/// A QP's operations, their bytes, and both by powers of two.
+type Operations = (u64, u64, Vec<u64>, Vec<u64>);
+
 struct Node {
     log: Log,
-    totals: std::collections::BTreeMap<(String, &'static str), u64>,
-    histograms: std::collections::BTreeMap<(String, u32), (u64, u64, Vec<u64>, Vec<u64>)>,
+    totals: BTreeMap<(String, &'static str), u64>,
+    histograms: BTreeMap<(String, u32), Operations>,
 }
 
 impl Node {
@@ -55,7 +60,7 @@ impl Node {
         for (i, name) in devices.iter().enumerate() {
             log.device(0.0, name, "mlx5_core", &format!("0000:0{}:00.0", i + 1)).port(0.0, name, "ACTIVE", "LinkUp");
         }
-        Self { log, totals: Default::default(), histograms: Default::default() }
+        Self { log, totals: BTreeMap::default(), histograms: BTreeMap::default() }
     }
 
     fn count(&mut self, name: &str, counter: &'static str, n: u64) -> u64 {
@@ -137,7 +142,7 @@ impl Node {
 
 /// Which rules said something, and the best grade of each.
 fn told(outcome: &Outcome) -> Vec<String> {
-    let mut best: std::collections::BTreeMap<&str, crate::finding::Grade> = Default::default();
+    let mut best: BTreeMap<&str, crate::finding::Grade> = BTreeMap::default();
     for finding in outcome.changes.iter().filter(|f| f.rule.starts_with("ecn.")) {
         let grade = best.entry(finding.rule).or_insert(finding.grade);
         *grade = finding.grade.max(*grade);
