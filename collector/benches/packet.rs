@@ -41,12 +41,12 @@ fn main() {
     let base = Params { control: Control::nic(400.0), duration_ns, warm_up_ns: 0, ..Params::example() };
     let incast = Params { workload: Workload::Incast { message_bytes: 256_000 }, ..base.clone() };
     for (name, params) in [("incast", incast), ("bursts", base)] {
-        let bare = best(runs, || {
+        let unobserved = best(runs, || {
             let mut count = Count(0);
             run(&params, &mut count);
             count.0
         });
         let measured = best(runs, || Measure::of(&params, &[1.0, 2.0, 4.0, 8.0]).packets);
-        println!("{name}: bare {bare:>6.1} Mpkt/s   measured for four L {measured:>6.1} Mpkt/s");
+        println!("{name}: bare {unobserved:>6.1} Mpkt/s   measured for four L {measured:>6.1} Mpkt/s");
     }
 }

@@ -115,6 +115,10 @@ impl Engine {
             Body::CongestionConfig(config) => self.congestion_config(t, config),
             // For scoring only.
             Body::Truth(_) => {}
+            Body::Note(note) => {
+                let note = self.text(&format!("{}: {}", note.source, note.text));
+                Arc::make_mut(&mut self.world.notes).push(t, note);
+            }
         }
     }
 
@@ -358,10 +362,12 @@ impl Engine {
         let device = self.world.device(id);
         let (driver, vf) = (device.driver.clone(), device.vf);
         let device_reset = device.reset.is_some_and(|(at, _)| t.saturating_sub(at) < self.window_ns);
-        let bound = match (seen.qpn, &seen.qp_type) {
-            (Some(qpn), _) => Some(Arc::from(format!("qp {qpn}"))),
-            (None, Some(qp_type)) => Some(Arc::from(format!("type {qp_type}"))),
-            (None, None) => None,
+        let bound = match (seen.qpn, &seen.qp_type, seen.pid) {
+            (Some(qpn), _, _) => Some(Arc::from(format!("qp {qpn}"))),
+            (None, Some(qp_type), Some(pid)) => Some(Arc::from(format!("type {qp_type} of process {pid}"))),
+            (None, None, Some(pid)) => Some(Arc::from(format!("process {pid}"))),
+            (None, Some(qp_type), None) => Some(Arc::from(format!("type {qp_type}"))),
+            (None, None, None) => None,
         };
         let index = seen.port.map(|port| self.port_index(t, id, port, PortState::Unknown));
         let sets = match index {
@@ -469,6 +475,10 @@ impl Engine {
             return;
         }
         let Some(number) = seen.port else {
+            // Of some port of the device, or some QP: a log may not say which. No word about the device's own health.
+            if seen.event.starts_with("PORT_") || seen.event.starts_with("QP_") {
+                return;
+            }
             let event = self.text(&seen.event);
             self.device_mut(device).reports.push(t, event);
             self.ask(Trigger::Port);

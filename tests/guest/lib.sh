@@ -130,9 +130,9 @@ record_start() {
   fi
   rdmascope record recording.jsonl --probe-budget off --json "$@" > findings.jsonl 2> record.err &
   recorder=$!
-  wait_for 20 test -s recording.jsonl || fail 'the recording is still empty after 20 s'
+  wait_for 60 test -s recording.jsonl || fail 'the recording is still empty after 60 s'
   # All sources have started once the probes have told what they attached to; a build without them goes on.
-  wait_for 20 grep -q '"type":"probes"' recording.jsonl || echo 'no probes line after 20 s'
+  wait_for 60 grep -q '"type":"probes"' recording.jsonl || echo 'no probes line after 60 s'
 }
 
 # record_stop: ends the recording as a user would, by SIGINT.

@@ -1,5 +1,6 @@
 //! The cases of `tests/cases`, unpacked.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,7 +11,11 @@ use tempfile::TempDir;
 pub struct Case {
     dir: TempDir,
     number: String,
+    aside: BTreeMap<&'static str, String>,
 }
+
+/// What lies in a case and is no part of its data: about it, not of it.
+const ASIDE: [&str; 3] = ["expected.json", "newer-names.txt", "VARIANTS"];
 
 impl Case {
     /// Unpacks a case.
@@ -23,7 +28,24 @@ impl Case {
         let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/fixtures.tar.gz");
         let tar = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(dir.path()).arg(number).status();
         assert!(tar.is_ok_and(|status| status.success()), "case {number} is in the archive, and tar unpacks it");
-        Self { dir, number: number.to_owned() }
+        let mut aside = BTreeMap::new();
+        for name in ASIDE {
+            let path = dir.path().join(number).join(name);
+            if let Ok(text) = std::fs::read_to_string(&path) {
+                std::fs::remove_file(&path).expect("a file of the case can be taken out");
+                aside.insert(name, text);
+            }
+        }
+        Self { dir, number: number.to_owned(), aside }
+    }
+
+    /// The text of a file about the case, which is not among its data.
+    ///
+    /// # Panics
+    /// It has none of this name.
+    #[must_use]
+    pub fn aside(&self, name: &str) -> &str {
+        self.aside.get(name).unwrap_or_else(|| panic!("case {} has a file {name}", self.number))
     }
 
     /// Its directory.
@@ -44,8 +66,7 @@ impl Case {
     /// It is no list.
     #[must_use]
     pub fn expected(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.at("expected.json")).expect("a case has an expected.json");
-        serde_json::from_str(&text).expect("expected.json is a list")
+        serde_json::from_str(self.aside("expected.json")).expect("expected.json is a list")
     }
 
     /// Leaves in `TIMES` only these samples.

@@ -1,7 +1,8 @@
 //! Small expressions that read a value out of a JSON document, for tables of expectations.
 //!
 //! A path is keys with dots: `ports.node.devices`. `[]` takes every element of a list, `[device=mlx5_*,port=1]` those
-//! whose fields match (a pattern with `*`, `?`; a field of a field is `subject.device`). So a path selects any number of
+//! whose fields match (a pattern with `*`, `?`; a field of a field is `subject.device`; `null` is a field that is null or
+//! not there), `[#1]` the second of those selected so far, counted from 0. So a path selects any number of
 //! values; an expression makes one of them:
 //!
 //! | expression | gives |
@@ -116,6 +117,12 @@ pub fn select<'v>(document: &'v Value, path: &str) -> Result<Vec<&'v Value>, Str
         rest = after;
         if let Some(inside) = rest.strip_prefix('[') {
             let (conditions, after) = inside.split_once(']').ok_or_else(|| format!("{path}: a [ without its ]"))?;
+            if let Some(index) = conditions.strip_prefix('#') {
+                let index: usize = index.parse().map_err(|_| format!("{path}: {conditions} is no index"))?;
+                selected = selected.into_iter().nth(index).into_iter().collect();
+                rest = after.strip_prefix('.').unwrap_or(after);
+                continue;
+            }
             let conditions: Vec<(&str, &str)> = conditions
                 .split(',')
                 .filter(|condition| !condition.is_empty())
@@ -134,7 +141,7 @@ pub fn select<'v>(document: &'v Value, path: &str) -> Result<Vec<&'v Value>, Str
 fn field_matches(element: &Value, key: &str, pattern: &str) -> bool {
     let field = key.split('.').try_fold(element, |value, key| value.get(key));
     match field {
-        None | Some(Value::Null) => false,
+        None | Some(Value::Null) => pattern == "null",
         Some(Value::String(text)) => matches(pattern.as_bytes(), text.as_bytes()),
         Some(other) => matches(pattern.as_bytes(), other.to_string().as_bytes()),
     }
@@ -173,6 +180,10 @@ mod tests {
             ("sum ports[].tx", Value::Null),
             ("text {ports[device=a1].s.x}/{ports[].rate:0} of {count ports[]}", json!("Z/100 of 2")),
             ("same ports[device=a1].tx = 5", json!(true)),
+            ("ports[tx=null].device", json!("a0")),
+            ("count ports[device=a?,nothing=null]", json!(2)),
+            ("ports[port=1][#1].device", json!("a1")),
+            ("ports[][#7].device", Value::Null),
         ] {
             assert!(alike(&read(&document, expression).unwrap(), &expected), "{expression}");
         }

@@ -260,7 +260,7 @@ fn a_tree_that_is_none_is_said_and_one_of_garbage_costs_nothing() {
 fn import_says_what_it_does_not_recognise() {
     let desk = Desk::new();
     desk.write("file", "x");
-    desk.run("import @file -o @out").says(2, &["nothing to import", "file", "not a directory"]);
+    desk.run("import @file -o @out").says(2, &["nothing to import", "file", "no line of a format"]);
     assert!(!desk.at("out").exists());
     desk.run("import @tree @file -o @out").code.into_iter().for_each(|code| assert_eq!(code, 2));
     let run = desk.run("import @tree @file -o @out2");

@@ -249,7 +249,8 @@ pub(crate) struct Table {
 /// `import`.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// sysfs trees, or a directory with several and their times (TIMES: lines `t0 0`, `t1 10`)
+    /// Copies of /sys, saved output of tools, logs, or directories of them; a file TIMES beside them gives their times
+    /// (lines `t0 0`, `dmesg.txt 2026-01-01T02:00:00Z`)
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// The recording to write
@@ -258,6 +259,9 @@ pub(crate) struct Import {
     /// Replace a file that exists
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print what was recognised as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The text of a flag's variable: `1`, `yes`, `true` and `on` switch it on; `0`, `no`, `false`, `off` and nothing do not.

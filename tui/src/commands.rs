@@ -13,7 +13,6 @@ use collector::command::table::plain;
 use collector::command::{check, doctor, findings, ports, qps};
 use collector::engine::Engine;
 use collector::feed::{Feed, Mode, RecordingStatus};
-use collector::import::{Recognised, header, import_sysfs_trees, recognise};
 use collector::inventory::World;
 use collector::live::Live;
 use collector::node::{Node, NodeOptions};
@@ -324,40 +323,38 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
     Ok((engine, status.notices))
 }
 
-fn import(import: &Import) -> anyhow::Result<ExitCode> {
-    let mut trees = Vec::new();
-    let mut not = Vec::new();
-    for path in &import.paths {
-        match recognise(path) {
-            Recognised::Trees(mut found) => trees.append(&mut found),
-            Recognised::Not(why) => not.push(format!("{}: {why}", path.display())),
-        }
+fn import(asked: &Import) -> anyhow::Result<ExitCode> {
+    let import = collector::import::Import::open(&asked.paths);
+    let report = import.report();
+    let not = || report.not_recognised.iter().map(|not| format!("{}: {}", not.path.display(), not.why));
+    if import.is_empty() {
+        bail!("nothing to import: {}", not().collect::<Vec<_>>().join("; "));
     }
-    if trees.is_empty() {
-        bail!("nothing to import: {}", not.join("; "));
-    }
-    let options = RecordingOptions { path: import.output.clone(), force: import.force, max_bytes: None };
-    let header = header(&trees);
+    let options = RecordingOptions { path: asked.output.clone(), force: asked.force, max_bytes: None };
+    let header = import.header();
     let mut recording = Recording::start(options, header.clone())?;
     let status = recording.status();
     let world = World::new(header);
-    not.extend(import_sysfs_trees(&trees, &mut |observation| recording.observation(observation, &world))?);
-    for not in &not {
-        eprintln!("rdmascope: not recognised: {}", plain(not));
+    import.emit(&mut |observation| recording.observation(observation, &world))?;
+    print(&if asked.json { json(report) } else { report.text() })?;
+    for not in not() {
+        eprintln!("rdmascope: not recognised: {}", plain(&not));
     }
     recording.finish();
     let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());
     if let Some(stopped) = status.stopped {
         bail!("{stopped}");
     }
+    let (trees, files) = (import.trees(), report.files.len() - import.trees());
+    let counted = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}{}", if n == 1 { "" } else { "s" }));
+    let from: Vec<String> = [counted(trees, "tree"), counted(files, "file")].into_iter().flatten().collect();
     eprintln!(
-        "rdmascope: {} observations from {} tree{} in {}",
+        "rdmascope: {} observations from {} in {}",
         status.observations,
-        trees.len(),
-        if trees.len() == 1 { "" } else { "s" },
-        import.output.display()
+        from.join(" and "),
+        asked.output.display()
     );
-    Ok(if not.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(if report.not_recognised.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 fn manual() -> anyhow::Result<String> {

@@ -1,5 +1,7 @@
 //! `findings`: what is raised now, and what was cleared recently.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::table::{Align, Table};
@@ -33,7 +35,8 @@ pub fn text(world: &World, findings: &[&Finding]) -> String {
     ]);
     let places = incident::places(&world.findings);
     for finding in findings {
-        let place = world.findings.iter().position(|other| std::ptr::eq(&**other, *finding)).map(|at| places[at]);
+        let place =
+            world.findings.iter().position(|other| std::ptr::eq(Arc::as_ptr(other), *finding)).map(|at| places[at]);
         let rule = match place {
             Some(Place::Part) => format!("└ {}", finding.rule),
             Some(Place::Root(parts)) if parts > 0 => format!("{} +{parts}", finding.rule),

@@ -74,6 +74,7 @@ pub fn of_node(world: &World) -> Vec<String> {
     if world.findings_dropped > 0 {
         notes.push(format!("{} further findings were only counted: too many of one rule", world.findings_dropped));
     }
+    notes.extend(world.notes.iter().map(|(_, note)| note.to_string()));
     for (name, source) in &world.sources {
         // What was said above is not said again in the source's words.
         let nothing_to_read = no_device(world).is_some()

@@ -80,7 +80,7 @@ fn drives_terminal(c: char) -> bool {
 }
 
 /// Appends a line, made [`plain`].
-pub(super) fn line(out: &mut String, text: &str) {
+pub(crate) fn line(out: &mut String, text: &str) {
     out.push_str(&plain(text));
     out.push('\n');
 }

@@ -18,9 +18,13 @@ use crate::sim::packet::{Control, Figures, Measure, Params, ParamsError, Pfc, Re
 /// The values of L shown beside the one that was asked for.
 const L_SHOWN: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 /// Packets all runs together may have: seconds of one core.
-const MOST_PACKETS: f64 = 200e6;
+const MOST_PACKETS: u64 = 200_000_000;
 /// Round trips a run must have, for its figures to be more than a start.
 const LEAST_ROUND_TRIPS: u64 = 100;
+
+fn allowed() -> String {
+    format!("{} million", MOST_PACKETS / 1_000_000)
+}
 
 /// What can differ between the two settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,14 +78,16 @@ pub enum WhatIfError {
     Same,
     /// It would take too long.
     #[error(
-        "this is about {millions:.0} million packets, and {most:.0} million are allowed; a shorter --for, or fewer --seeds"
+        "this is about {millions:.0} million packets, and {} are allowed: a shorter --for, or fewer --seeds",
+        allowed()
     )]
     TooLong {
         /// Packets of all runs together, millions.
         millions: f64,
-        /// Packets that are allowed, millions.
-        most: f64,
     },
+    /// It turned out to take too long.
+    #[error("these are more than {} packets: fewer --senders, a shorter --for, or fewer --seeds", allowed())]
+    TooMany,
     /// There is no such port, or nothing of it.
     #[error("the port {port} {why}")]
     Port {
@@ -216,8 +222,8 @@ impl Question {
         }
         let runs = settings.len() as f64 * f64::from(self.seeds);
         let packets = runs * self.packets_of_a_run();
-        if packets > MOST_PACKETS {
-            return Err(WhatIfError::TooLong { millions: packets / 1e6, most: MOST_PACKETS / 1e6 });
+        if packets > MOST_PACKETS as f64 {
+            return Err(WhatIfError::TooLong { millions: packets / 1e6 });
         }
         Ok(())
     }
@@ -230,11 +236,8 @@ impl Question {
             Workload::Incast { .. } => 1.0,
         };
         let packets = params.rate_gbps * params.duration_ns as f64 * load / (8.0 * f64::from(params.packet_bytes));
-        // A sender that may send faster than the bottleneck does so until it is told, whatever the load.
-        let start = f64::from(params.senders) * params.rate_gbps * params.rtt_ns as f64
-            / (8.0 * f64::from(params.packet_bytes));
         let period = params.control.increase_period_ns.min(self.against.control.increase_period_ns).max(1);
-        packets + start + f64::from(params.senders) * params.duration_ns as f64 / period as f64
+        packets + f64::from(params.senders) * params.duration_ns as f64 / period as f64
     }
 
     /// Runs the model.
@@ -243,10 +246,17 @@ impl Question {
         let (settings, knobs) = self.runs();
         let mut ls = vec![self.l];
         ls.extend(L_SHOWN);
-        let figures: Vec<Vec<Figures>> = settings
-            .iter()
-            .map(|setting| self.seeds().map(|seed| Measure::of(&self.with(setting, seed), &ls)).collect())
-            .collect();
+        // Many senders at line rate send far more than the bottleneck carries, until they are told: only the runs know.
+        let mut allowance = MOST_PACKETS;
+        let mut run = |params: Params| {
+            let figures = Measure::of_at_most(&params, &ls, allowance).ok_or(WhatIfError::TooMany)?;
+            allowance = allowance.saturating_sub(figures.packets);
+            Ok(figures)
+        };
+        let mut figures: Vec<Vec<Figures>> = Vec::new();
+        for setting in &settings {
+            figures.push(self.seeds().map(|seed| run(self.with(setting, seed))).collect::<Result<_, WhatIfError>>()?);
+        }
         let mut results: Vec<ResultRow> = figures.iter().map(|figures| self.result(figures)).collect();
         let alone = results.split_off(2);
         let by_l = L_SHOWN

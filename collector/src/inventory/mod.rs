@@ -41,6 +41,8 @@ use crate::observation::recording::Header;
 use crate::observation::{Nanos, QpState, Seeing};
 use crate::timeline::Events;
 
+/// Notes kept; older ones are dropped.
+const MAX_NOTES: usize = 256;
 /// QP failures kept for the rules; what falls out is counted.
 const MAX_FAILURES: usize = 4096;
 
@@ -117,6 +119,8 @@ pub struct World {
     pub probes: Option<Arc<ProbeRecord>>,
     /// Observations lost, by source.
     pub lost: BTreeMap<Arc<str>, u64>,
+    /// Notes that are no part of a port or a source, oldest first.
+    pub notes: Arc<Events<Arc<str>>>,
     /// Bonds by name.
     pub bonds: BTreeMap<Arc<str>, Arc<BondRecord>>,
     /// Raised findings: worst and newest first, each followed by what follows from it ([`crate::incident`]).
@@ -206,6 +210,7 @@ impl World {
             sources: BTreeMap::new(),
             probes: None,
             lost: BTreeMap::new(),
+            notes: Arc::new(Events::new(MAX_NOTES)),
             bonds: BTreeMap::new(),
             findings: Vec::new(),
             cleared: Vec::new(),

@@ -93,6 +93,8 @@ bodies! {
     Truth(Truth<'a>) = "truth",
     /// Observations that were lost before this point.
     Lost(Lost<'a>) = "lost",
+    /// What somebody who looks at the node should know and no other type holds.
+    Note(Note<'a>) = "note",
 }
 
 /// A device appeared, changed its name or vanished.
@@ -241,10 +243,12 @@ pub struct Gid<'a> {
     pub netdev: Option<Text<'a>>,
 }
 
-/// Where a counter set was read.
+/// Where a counter set was read. Among counters of one meaning and rank those of the first source here are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CounterSource {
+    /// Lines of a log that tell of the same thing, counted since the log's beginning (imports only).
+    Log,
     /// `ports/N/counters/` (PMA), with `counters_ext/` where an old kernel has it.
     Counters,
     /// `hw_counters/` of the port, or of the device when the set has no port.
@@ -275,6 +279,7 @@ impl CounterSource {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Log => "log",
             Self::Counters => "counters",
             Self::HwCounters => "hw_counters",
             Self::Nldev => "nldev",
@@ -309,6 +314,9 @@ pub struct Counters<'a> {
     /// The QP type a bound set belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qp_type: Option<Text<'a>>,
+    /// The process whose QPs a bound set counts, where it counts those of one process only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// Raw values by the driver's names.
     #[serde(borrow, default)]
     pub values: Pairs<'a, u64>,
@@ -421,6 +429,9 @@ pub struct Aer<'a> {
     /// The logged TLP header, when it is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tlp: Vec<u32>,
+    /// In which part the function had in the failed transaction, where the report says so, for example `Receiver ID`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Text<'a>>,
 }
 
 /// One asynchronous event.
@@ -754,4 +765,14 @@ pub struct Lost<'a> {
     pub source: Text<'a>,
     /// How many.
     pub n: u64,
+}
+
+/// What somebody who looks at the node should know and no other type holds. No rule looks at it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Note<'a> {
+    /// Where it comes from, for example the name of an imported file.
+    #[serde(borrow)]
+    pub source: Text<'a>,
+    /// A sentence.
+    pub text: Text<'a>,
 }

@@ -4,6 +4,8 @@
 //! state in a rule: it may ask whether its finding is raised and answer `Keep` in the band between condition and clear
 //! condition; the [`crate::finding::Book`] does the rest.
 
+mod bus;
+mod bus_bound;
 mod clock;
 mod counter;
 mod ecn;
@@ -21,7 +23,9 @@ mod phy_symbol;
 mod phy_trend;
 mod predicts;
 mod qp;
+mod qp_pressure;
 mod qp_rnr;
+mod qp_small;
 mod qp_software;
 mod qp_stuck;
 mod root;
@@ -30,6 +34,7 @@ mod span;
 mod stuck;
 #[cfg(test)]
 mod tests;
+mod unstable;
 
 use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, World};
@@ -107,6 +112,11 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &ecn::HostMarking,
         &ecn::RailAsymmetry,
         &ecn::Inversion,
+        &qp_pressure::CachePressure,
+        &qp_small::Small,
+        &bus_bound::Bound,
+        &bus_bound::SharedUplink,
+        &unstable::Unstable,
         &counter::Saturated,
     ]
 }

@@ -13,10 +13,11 @@ use crate::observation::{AerSeverity, Nanos};
 const SKEW_NS: u64 = 3_000_000_000;
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// Functions that carry RDMA traffic, or did until their device vanished: those of devices, and those behind software
-/// devices' network devices.
+/// Functions that carry RDMA traffic, or did until their device vanished: those of devices (also of one whose ports nobody
+/// told of), and those behind software devices' network devices.
 fn functions(view: &View<'_>) -> BTreeSet<Arc<str>> {
-    view.world.ports.iter().filter_map(|port| view.world.function_of(port).cloned()).collect()
+    let of_ports = view.world.ports.iter().filter_map(|port| view.world.function_of(port).cloned());
+    of_ports.chain(view.world.devices.iter().filter_map(|device| device.pci.clone())).collect()
 }
 
 /// Every function on the way from a root port to an RDMA function, that one included.

@@ -4,7 +4,7 @@ use super::clock::ns;
 use super::phy::{not_counted, phy_check};
 use super::root;
 use super::settings::PhyPreFecTrend;
-use super::span::{mean, windows_of};
+use super::span::{mean, mean_rate, windows_of};
 use super::{Rule, View, lanes};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -118,6 +118,14 @@ impl Ratios {
     }
 }
 
+/// The ratio of the newest window alone.
+fn newest(view: &View<'_>, port: &PortRecord) -> Option<f64> {
+    let window_s = view.settings.phy_pre_fec_trend.window_s;
+    let corrected = mean_rate(view, port, Meaning::PreFecCorrectedBits, window_s)?;
+    let bits = mean_rate(view, port, Meaning::RxBits, window_s).filter(|bits| *bits > 0.0);
+    Some(corrected / bits.or(port.rate_gbps.map(|gbps| gbps * 1e9))?)
+}
+
 fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.phy_pre_fec_trend;
     let (key, subject) = view.port_subject(port);
@@ -126,11 +134,13 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     if !matches!(port.state, PortState::Active | PortState::Unknown) {
         return keep(raised);
     }
-    let mut ratios = Ratios::of(view, port)?;
-    let Some(ber) = ratios.newest else { return keep(raised) };
-    if ber < settings.min_ber / 2.0 {
+    // What is below the least that is told needs no history: that is most ports, most of the time.
+    let least = if raised.is_some() { settings.min_ber / 2.0 } else { settings.min_ber.min(settings.lane_ber) };
+    if newest(view, port).is_some_and(|ber| ber <= least) {
         return None;
     }
+    let mut ratios = Ratios::of(view, port)?;
+    let Some(ber) = ratios.newest else { return keep(raised) };
     let windows = ratios.history.len();
     let before = raised.and_then(|finding| finding.evidence.iter().find(|row| row.series == BASELINE)?.value);
     let baseline = [ratios.baseline(settings), before].into_iter().flatten().reduce(f64::min);

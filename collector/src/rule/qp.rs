@@ -9,7 +9,7 @@ use super::qp_rnr::USED_UP as RNR_USED_UP;
 use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Subject, SubjectKey, Verdict};
 use crate::inventory::{DeviceId, PortKey, PortRecord, QpFailure};
-use crate::observation::{Nanos, QpState};
+use crate::observation::{Nanos, PortState, QpState};
 use crate::timeline::Series;
 use crate::timeline::counter_table::Meaning;
 
@@ -132,7 +132,11 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     } else {
         format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed))
     };
-    let why = if down { "; the port was down: a consequence of that" } else { "; the port stayed ACTIVE" };
+    let why = match (down, port.state) {
+        (true, _) => "; the port was down: a consequence of that",
+        (false, PortState::Unknown) => "; the port's state is not known",
+        (false, _) => "; the port stayed ACTIVE",
+    };
     let summary = format!("{} ran out of retries since {at}{whom}{why}", plural(n, "request"));
     // The port's own fall is told by link.down, at once and as critical; its dead QPs are no second cause. With the port
     // ACTIVE somebody's job is broken, but this node is not known to be at fault.

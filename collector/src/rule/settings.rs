@@ -105,6 +105,11 @@ tables! {
     ecn_host_marking: EcnHostMarking = "ecn.host_marking",
     ecn_rail_asymmetry: EcnRailAsymmetry = "ecn.rail_asymmetry",
     ecn_inversion: EcnInversion = "ecn.inversion",
+    qp_cache_pressure: QpCachePressure = "qp.cache_pressure",
+    qp_small_messages: QpSmallMessages = "qp.small_messages",
+    pcie_bandwidth_bound: PcieBandwidthBound = "pcie.bandwidth_bound",
+    pcie_shared_uplink: PcieSharedUplink = "pcie.shared_uplink",
+    port_unstable_bandwidth: PortUnstableBandwidth = "port.unstable_bandwidth",
 }
 
 /// Ids that are ids of rules: a misspelt one would leave its rule on without a word.
@@ -341,6 +346,68 @@ table! {
         timeouts: f64 = 10.0,
         /// More such QPs of one port than this are told as one finding about the port, 0 to 255.
         fold_above: usize = 8,
+    }
+}
+
+table! {
+    /// Settings of `qp.cache_pressure`.
+    QpCachePressure {
+        /// Seconds looked back over, 1 to 600.
+        window_s: f64 = 10.0,
+        /// QPs posted to in one window (`rule.window_s`) from which on it is looked at, 1 or more.
+        qps: u32 = 1024,
+        /// QPs from which on their number alone is worth an info, 1 or more.
+        many: u32 = 16384,
+        /// Share of work requests that go to another QP than the one before, 0 to 1.
+        switch_share: f64 = 0.5,
+        /// Times the latency of small operations with fewer QPs that are too much when exceeded, above 1.
+        slower: f64 = 1.5,
+    }
+}
+
+table! {
+    /// Settings of `qp.small_messages`.
+    QpSmallMessages {
+        /// Seconds looked back over, 1 to 600.
+        window_s: f64 = 10.0,
+        /// Share of work requests of at most 4 KB, 0 to 1.
+        share: f64 = 0.8,
+        /// Work requests per second below which a port is not busy with them, 0 or more.
+        per_s: f64 = 20_000.0,
+        /// Share of the line rate from which on the link is used well enough, 0 to 1.
+        efficiency: f64 = 0.5,
+        /// Microseconds a small operation takes that nothing holds up: what fills the link is outstanding for so long.
+        unloaded_us: f64 = 2.0,
+    }
+}
+
+table! {
+    /// Settings of `pcie.bandwidth_bound`.
+    PcieBandwidthBound {
+        /// Share of what the link carries that every window must reach, 0 to 1.
+        share: f64 = 0.88,
+    }
+}
+
+table! {
+    /// Settings of `pcie.shared_uplink`.
+    PcieSharedUplink {
+        /// Share of what the uplink carries that the ports together must reach in every window, 0 to 1.
+        share: f64 = 0.88,
+    }
+}
+
+table! {
+    /// Settings of `port.unstable_bandwidth`.
+    PortUnstableBandwidth {
+        /// Seconds looked back over, 60 to 3600.
+        window_s: f64 = 300.0,
+        /// Busy windows it takes, 20 or more.
+        least_windows: usize = 60,
+        /// Share of the rate from which on a window is busy, 0 to 1.
+        busy: f64 = 0.25,
+        /// Share of the mean by which the lowest 5 % may be below it, 0 to 1.
+        spread: f64 = 0.25,
     }
 }
 

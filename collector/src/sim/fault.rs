@@ -62,7 +62,7 @@ impl Node {
             }
         }
         let pci = self.functions[function].pci.as_str().into();
-        let body = Aer { pci, severity, status, names: vec![Text::from(name)], tlp: Vec::new() };
+        let body = Aer { pci, severity, status, names: vec![Text::from(name)], tlp: Vec::new(), agent: None };
         emit(&Observation { t, body: Body::Aer(body) });
     }
 

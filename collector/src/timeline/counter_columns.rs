@@ -57,6 +57,8 @@ column! {
         Devlink = "devlink",
         /// Packets seen by the packet source.
         Packets = "packets",
+        /// Lines of an imported log that tell of the same thing.
+        Log = "log",
     }
 }
 
@@ -65,6 +67,7 @@ impl TableSource {
     #[must_use]
     pub const fn of(source: CounterSource) -> Option<Self> {
         match source {
+            CounterSource::Log => Some(Self::Log),
             CounterSource::Counters => Some(Self::Counters),
             CounterSource::HwCounters | CounterSource::Nldev | CounterSource::Qp => Some(Self::Hw),
             CounterSource::Ethtool => Some(Self::Ethtool),

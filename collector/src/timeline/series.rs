@@ -9,6 +9,9 @@ use crate::observation::Nanos;
 
 /// Changes that are kept per counter. A counter that never moves keeps none.
 const MAX_CHANGES: usize = 96;
+/// Readings closer together than this, ns, give their growth but no rate: no source reads so fast, so the times only
+/// tell the order (samples of a bundle whose times nobody wrote down).
+const SHORTEST_NS: Nanos = 1_000;
 /// A reading is fresh for at least this long, ns.
 const FRESH_NS: Nanos = 3_000_000_000;
 
@@ -125,6 +128,10 @@ impl Series {
         self.dt = dt;
         self.delta = delta;
         let from = match delta.value() {
+            Some(_) if dt < SHORTEST_NS => {
+                self.rate = None;
+                run.from
+            }
             Some(growth) => {
                 self.rate = Some(growth as f64 * 1e9 / dt as f64);
                 self.window.sum = self.window.sum.saturating_add(growth);

@@ -1,6 +1,7 @@
 //! The rules, fed through the engine with hand-written observations. Every log is judged twice, as observed and as read
 //! back from a recording of it, and both must say the same.
 
+mod bottleneck;
 mod counter;
 mod dying;
 mod health;

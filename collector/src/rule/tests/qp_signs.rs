@@ -24,7 +24,8 @@ fn counted(log: &mut Log, every: f64, end: f64, name: &str, (from, to): (f64, f6
     }
 }
 
-fn stats(log: &mut Log, s: f64, qpn: u32, fields: Value) {
+fn stats(log: &mut Log, s: f64, qpn: u32, fields: impl Into<Value>) {
+    let fields: Value = fields.into();
     let mut line = json!({"device": "a", "qpn": qpn, "posts": 9, "wrs": 9, "bytes": 9});
     for (key, value) in fields.as_object().unwrap() {
         line[key] = value.clone();

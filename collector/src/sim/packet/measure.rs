@@ -1,10 +1,13 @@
 //! The figures of a run.
 
 use super::params::Params;
-use super::simulation::{Ecn, Message, Observer, Packet, run};
+use super::simulation::{Ecn, Message, Observer, Packet, Simulation, run};
 use super::spread::Spread;
 use super::truth::{Counts, Truth};
 use super::{PS_PER_NS, Picos};
+
+/// How often a run that may be given up is looked at, ps of simulated time.
+const SLICE_PS: Picos = 10_000_000;
 
 /// What a run came to, the warm-up left out.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +45,8 @@ pub struct Measure {
     until: Picos,
     truth: Truth,
     queue: Spread,
+    /// Packets, those of the warm-up included.
+    all_packets: u64,
     packets: u64,
     ect: u64,
     marked: u64,
@@ -63,6 +68,7 @@ impl Measure {
             until: params.duration_ns * PS_PER_NS,
             truth: Truth::new(params.rate_gbps, params.rtt_ns, l),
             queue: Spread::new(),
+            all_packets: 0,
             packets: 0,
             ect: 0,
             marked: 0,
@@ -81,6 +87,23 @@ impl Measure {
         let mut measure = Self::new(params, l);
         run(params, &mut measure);
         measure.figures()
+    }
+
+    /// The same, given up when there are more than so many packets, the warm-up's included.
+    #[must_use]
+    pub fn of_at_most(params: &Params, l: &[f64], packets: u64) -> Option<Figures> {
+        let mut measure = Self::new(params, l);
+        let mut simulation = Simulation::new(params);
+        let end = params.duration_ns * PS_PER_NS;
+        let mut until = 0;
+        while until < end {
+            until = end.min(until + SLICE_PS);
+            simulation.advance(until, &mut measure);
+            if measure.all_packets > packets {
+                return None;
+            }
+        }
+        Some(measure.figures())
     }
 
     /// What it came to.
@@ -116,6 +139,7 @@ impl Observer for Measure {
             self.busy += self.within(packet.leaves_ps) - self.within(begins);
         }
         self.busy_until = packet.leaves_ps;
+        self.all_packets += 1;
         if packet.t_ps < self.from {
             return;
         }

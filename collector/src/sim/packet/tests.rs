@@ -90,7 +90,7 @@ fn the_extremes_of_every_parameter_end_without_overflow() {
         |params| (params.control.cnp_interval_ns, params.control.min_cut_interval_ns) = (0, 0),
         |params| (params.control.g, params.control.min_rate_gbps) = (1.0, 1e-6),
         |params| params.red = Red { kmin_bytes: 0, kmax_bytes: 0, pmax: 0.0 },
-        |params| (params.senders, params.rate_gbps) = (4_096, 3_200.0),
+        |params| (params.senders, params.rate_gbps, params.duration_ns) = (4_096, 3_200.0, 5_000),
         |params| params.pfc = Some(Pfc { xoff_bytes: 4_178, xon_bytes: 0, delay_ns: 1_000_000 }),
         |params| (params.rate_gbps, params.packet_bytes, params.rtt_ns) = (1.0, 65_536, 10_000_000),
     ];

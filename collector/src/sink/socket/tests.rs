@@ -49,7 +49,14 @@ impl Node {
     }
 
     fn aer(&mut self, t: u64, severity: AerSeverity) {
-        let aer = Aer { pci: "0000:01:00.0".into(), severity, status: 0, names: vec!["CmpltTO".into()], tlp: vec![] };
+        let aer = Aer {
+            pci: "0000:01:00.0".into(),
+            severity,
+            status: 0,
+            names: vec!["CmpltTO".into()],
+            tlp: vec![],
+            agent: None,
+        };
         self.engine.take(&Observation { t, body: Body::Aer(aer) });
     }
 

@@ -220,6 +220,15 @@ fn what_a_driver_does_not_offer_is_no_gap_and_asked_for_again_after_a_minute() {
 }
 
 #[test]
+fn a_question_that_an_older_kernel_does_not_know_is_no_gap() {
+    let (mut source, asked) = source(ports(vec![port("rxe0", &["eth0"])]), fake(&[(b"a", 1)]), refusing("eth0", 22));
+    poll(&mut source, SECOND);
+    poll(&mut source, 2 * SECOND);
+    assert_eq!((source.availability().state, source.availability().reason()), (Seeing::Ok, None));
+    assert_eq!(asked.lock().unwrap().len(), 5);
+}
+
+#[test]
 fn drivers_that_offer_nothing_at_all_are_named() {
     let driver = Fake { drivers: vec![("eth0", Err(95))], ..Fake::default() };
     let (mut source, _) = source(ports(vec![port("rxe0", &["eth0"])]), driver, refusing("eth0", 95));

@@ -15,7 +15,7 @@ pub(super) const STANDARD_GROUPS_SIZE: u32 = 4;
 /// `ETHTOOL_MSG_*` of requests.
 pub(super) mod message {
     pub(in super::super) const STRSET_GET: u8 = 1;
-    /// Tells how often the link went down since Linux 6.2.
+    /// Tells how often the link went down since Linux 6.2; before, asking for it is EINVAL (seen on 6.1).
     pub(in super::super) const LINKSTATE_GET: u8 = 6;
     pub(in super::super) const PAUSE_GET: u8 = 21;
     /// Since Linux 5.12, with statistics since 5.13.

@@ -15,6 +15,7 @@ const ASK_AGAIN: Nanos = 60_000_000_000;
 const LOOK_AGAIN: Nanos = 10_000_000_000;
 
 const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
 /// What came of a question.
@@ -170,6 +171,10 @@ impl Watch {
                     Some(error) if error.raw_os_error() == Some(ENODEV) => {
                         self.gone = true;
                         return;
+                    }
+                    // An older kernel does not know the question: 6.1 has no link-down count, for example.
+                    Some(error) if error.raw_os_error() == Some(EINVAL) => {
+                        Outcome::NotOffered(now.saturating_add(ASK_AGAIN))
                     }
                     Some(error) => Outcome::of(&error, now),
                     None => Outcome::Failed(fault.to_string().into()),

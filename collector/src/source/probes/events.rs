@@ -177,6 +177,7 @@ fn aer(event: &Event, t: Nanos, emit: &mut Emit<'_>) {
         status: event.status,
         names: names::aer(severity, event.status).into_iter().map(Text::Owned).collect(),
         tlp: if event.has & has::TLP == 0 { Vec::new() } else { event.tlp.to_vec() },
+        agent: None,
     };
     emit(&Observation { t, body: Body::Aer(body) });
 }

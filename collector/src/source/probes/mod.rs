@@ -16,7 +16,7 @@ mod budget;
 mod devices;
 mod events;
 mod mapped;
-mod names;
+pub(crate) mod names;
 mod offsets;
 mod qps;
 mod reason;

@@ -123,7 +123,7 @@ const UNCORRECTABLE: [(u32, &str); 18] = [
 ];
 
 /// The names of the bits of an AER status; a bit without a name is written as `bitN`.
-pub(super) fn aer(severity: AerSeverity, status: u32) -> Vec<String> {
+pub(crate) fn aer(severity: AerSeverity, status: u32) -> Vec<String> {
     let table: &[(u32, &str)] = if severity == AerSeverity::Corrected { &CORRECTABLE } else { &UNCORRECTABLE };
     (0..32)
         .filter(|bit| status & 1 << bit != 0)

@@ -1,0 +1,159 @@
+//! From the bytes of a pasted file to lines: without colours, carriage returns and prompts.
+
+use std::io::Read;
+use std::path::Path;
+
+/// A longer file is not read: no log of this size is pasted, and it would cost the memory of all others.
+pub(super) const MAX_BYTES: u64 = 256 << 20;
+/// The first four bytes of a zstd frame (RFC 8878, section 3.1.1).
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Bytes that are looked at to tell text from anything else.
+const PROBE: usize = 8192;
+
+/// The text of a file, decompressed where it is zstd; the error says why it is none.
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let size = file.metadata().map_err(|error| error.to_string())?.len();
+    if size > MAX_BYTES {
+        return Err(format!("{} MiB; files of more than {} MiB are not read", size >> 20, MAX_BYTES >> 20));
+    }
+    let bytes = all(file)?;
+    let bytes = if bytes.starts_with(&ZSTD) {
+        let decoder = zstd::Decoder::new(bytes.as_slice()).map_err(|error| format!("zstd: {error}"))?;
+        all(decoder).map_err(|error| format!("zstd: {error}"))?
+    } else {
+        bytes
+    };
+    text(&bytes)
+}
+
+fn all(mut input: impl Read) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = input.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if read as u64 > MAX_BYTES {
+        return Err(format!("more than {} MiB of text", MAX_BYTES >> 20));
+    }
+    Ok(bytes)
+}
+
+/// The bytes as clean text.
+pub(super) fn text(bytes: &[u8]) -> Result<String, String> {
+    if bytes.is_empty() {
+        return Err("empty: whoever was asked gave no answer".to_owned());
+    }
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        return Err("compressed with gzip: unpack it first".to_owned());
+    }
+    if bytes.starts_with(b"\xfd7zXZ") || bytes.starts_with(b"BZh") || bytes.starts_with(b"PK\x03\x04") {
+        return Err("a compressed archive: unpack it first".to_owned());
+    }
+    if bytes.iter().take(PROBE).any(|b| *b == 0) {
+        return Err("binary".to_owned());
+    }
+    let text = String::from_utf8_lossy(bytes);
+    Ok(clean(text.strip_prefix('\u{feff}').unwrap_or(&text)))
+}
+
+/// Takes out terminal control sequences, and of lines that were overwritten what is left of them.
+fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let line = line.rsplit('\r').next().unwrap_or(line);
+        if line.contains('\u{1b}') {
+            clean.push_str(&without_escapes(line));
+        } else {
+            clean.push_str(line);
+        }
+        clean.push('\n');
+    }
+    clean
+}
+
+/// A line without escape sequences: CSI (ECMA-48, 5.4), OSC up to BEL or ST, and two-character ones.
+fn without_escapes(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        if c != '\u{1b}' {
+            plain.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('[') => {
+                chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
+            }
+            Some(']') => {
+                while let Some(c) = chars.next() {
+                    if c == '\u{7}' || (c == '\u{1b}' && chars.next() == Some('\\')) {
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    plain
+}
+
+/// The programs whose output is read.
+const TOOLS: [&str; 11] = [
+    "ethtool -S",
+    "ethtool --statistics",
+    "rdma -",
+    "rdma statistic",
+    "rdma stat",
+    "rdma res",
+    "rdma link",
+    "rdma dev",
+    "perfquery",
+    "ibqueryerrors",
+    "dmesg",
+];
+
+/// The command a line shows being called: after a prompt (`#`, `$`, `>`, `%`), in a trace (`+ `), or between marks
+/// (`=== ethtool -S eth0 ===`).
+pub(super) fn command(line: &str) -> Option<&str> {
+    let at = TOOLS.iter().filter_map(|tool| line.find(tool)).min()?;
+    let before = line[..at].trim_end();
+    let before = before.strip_suffix("sudo").map_or(before, str::trim_end);
+    let before = before.trim_end_matches(|c: char| c == '/' || c == '_' || c.is_ascii_alphanumeric());
+    let called = before.trim_end().ends_with(['#', '$', '>', '%', '+', '=', '*', '-', '`', '\'']);
+    called.then(|| line[at..].trim_end_matches(['=', '*', '-', '<', '`', '\'', ' ', ':']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_carriage_returns_and_marks_of_order_are_no_part_of_a_line() {
+        let pasted = "\u{feff}\u{1b}[1;31mred\u{1b}[0m end\r\nprogress 10%\rprogress 100%\n\u{1b}]0;title\u{7}x\n";
+        assert_eq!(text(pasted.as_bytes()).unwrap().lines().collect::<Vec<_>>(), ["red end", "progress 100%", "x"]);
+    }
+
+    #[test]
+    fn what_is_no_text_says_so() {
+        for (bytes, why) in
+            [(&b""[..], "empty"), (b"a\0b", "binary"), (b"\x1f\x8b\x08", "gzip"), (b"PK\x03\x04", "archive")]
+        {
+            assert!(text(bytes).unwrap_err().contains(why), "{why}");
+        }
+        assert_eq!(text(b"caf\xe9\n").unwrap(), "caf\u{fffd}\n");
+    }
+
+    #[test]
+    fn a_call_is_seen_behind_a_prompt_a_trace_and_marks_and_not_in_prose() {
+        for line in [
+            "root@node1:~# ethtool -S eth0",
+            "[me@node1 ~]$ sudo ethtool -S eth0",
+            "+ ethtool -S eth0",
+            "$ /usr/sbin/ethtool -S eth0",
+            "==== ethtool -S eth0 ====",
+        ] {
+            assert_eq!(command(line), Some("ethtool -S eth0"), "{line}");
+        }
+        assert_eq!(command("please run ethtool -S eth0"), None);
+        assert_eq!(command("# Port extended counters: Lid 1 port 1"), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! Many QPs in turn: pressure on the adapter's cache of QP contexts, inferred.
+
+use super::clock::ns;
+use super::qp::qp_check;
+use super::{Rule, View};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::inventory::{PortRecord, PostWindow};
+use crate::timeline::counter_table::Meaning;
+
+/// Windows a quiet level rests on at least.
+const QUIET_WINDOWS: usize = 10;
+/// Above this share of the line rate a queue on the link explains a latency as well.
+const BUSY_LINK: f64 = 0.8;
+
+/// What the probes saw a port post over the last windows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Posted {
+    /// QPs that posted in one window, the most of them.
+    pub(super) qps: u32,
+    pub(super) wrs_per_s: f64,
+    pub(super) bytes_per_s: f64,
+    /// Times a process posted to another QP than before, per second; `None` where it is not counted.
+    pub(super) switches_per_s: Option<f64>,
+    /// Share of the work requests of known size that are small; `None` when no size is known.
+    pub(super) small_share: Option<f64>,
+    /// Mean latency, ns; `None` where it is not measured.
+    pub(super) latency_ns: Option<f64>,
+    /// The same of small operations.
+    pub(super) small_latency_ns: Option<f64>,
+}
+
+/// The last windows that make `window_s`; `None` when fewer were traced, or nothing was posted.
+pub(super) fn posted(view: &View<'_>, port: &PortRecord, window_s: f64) -> Option<Posted> {
+    let engine_ns = ns(view.settings.window_s).max(1);
+    let n = usize::try_from(ns(window_s).div_ceil(engine_ns)).unwrap_or(1).max(1);
+    let traced: Vec<&PostWindow> = port.posting.newest_first().take(n).collect();
+    let fresh = traced.first().is_some_and(|window| view.now.saturating_sub(window.t) < engine_ns.saturating_mul(2));
+    if traced.len() < n || !fresh {
+        return None;
+    }
+    let seconds = n as f64 * engine_ns as f64 / 1e9;
+    let sum =
+        |of: fn(&PostWindow) -> u64| traced.iter().fold(0u64, |sum, window| sum.saturating_add(of(window))) as f64;
+    let mean = |of: fn(&PostWindow) -> (u64, f64)| {
+        let (n, total) =
+            traced.iter().map(|window| of(window)).fold((0u64, 0.0), |(n, sum), (m, more)| (n + m, sum + more));
+        (n > 0).then(|| total / n as f64)
+    };
+    let (wrs, sized) = (sum(|w| w.wrs), sum(|w| w.sized));
+    let counted = traced.iter().any(|window| window.switches.is_some());
+    (wrs > 0.0).then(|| Posted {
+        qps: traced.iter().map(|window| window.qps).max().unwrap_or(0),
+        wrs_per_s: wrs / seconds,
+        bytes_per_s: sum(|w| w.bytes) / seconds,
+        switches_per_s: counted.then(|| sum(|w| w.switches.unwrap_or(0)) / seconds),
+        small_share: (sized > 0.0).then(|| sum(|w| w.small) / sized),
+        latency_ns: mean(|w| w.latency),
+        small_latency_ns: mean(|w| w.small_latency),
+    })
+}
+
+/// Why rules on posts cannot be judged.
+pub(super) fn not_traced(view: &View<'_>) -> Option<String> {
+    if view.world.present_ports().next().is_none() {
+        return Some("there is no port".to_owned());
+    }
+    let traced = view.world.present_ports().any(|(_, port)| port.posting.newest_first().next().is_some());
+    (!traced).then(|| "no posts are traced".to_owned())
+}
+
+/// `qp.cache_pressure`.
+pub(super) struct CachePressure;
+
+impl Rule for CachePressure {
+    fn id(&self) -> &'static str {
+        "qp.cache_pressure"
+    }
+
+    fn meaning(&self) -> &'static str {
+        "Processes post to very many QPs in turn. An adapter keeps the contexts of QPs in a cache; when they do not fit it \
+         fetches them from the host's memory, and every operation takes longer. No driver counts such misses: this is \
+         inferred from how many QPs are posted to, how often the QP changes, and from small operations that take longer than \
+         with fewer QPs. Many QPs that are idle are no finding."
+    }
+
+    fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let mut lines = qp_check(finding);
+        lines.push("rdma resource".to_owned());
+        let pci = finding.subject.device.as_deref().and_then(|name| view.world.device_named(name)?.1.pci.clone());
+        lines.extend(pci.map(|pci| format!("devlink health diagnose pci/{pci} reporter vnic      # icm_consumption")));
+        lines
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        view.world.present_ports().filter_map(|(_, port)| pressure(view, port)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        not_traced(view).or_else(|| {
+            let measured = view
+                .world
+                .present_ports()
+                .any(|(_, port)| port.posting.newest_first().any(|window| window.small_latency.0 > 0));
+            (!measured)
+                .then(|| "the latency of small operations is not measured: by the number of QPs alone".to_owned())
+        })
+    }
+}
+
+/// Mean latency of small operations in the quietest windows with at most half as many QPs, ns, and on how many it rests.
+fn quiet_level(port: &PortRecord, qps: u32) -> Option<(f64, usize)> {
+    let few = port.posting.newest_first().filter(|window| window.qps > 0 && window.qps <= qps / 2);
+    let mut levels: Vec<f64> = few.filter_map(PostWindow::mean_small_latency_ns).collect();
+    if levels.len() < QUIET_WINDOWS {
+        return None;
+    }
+    let at = levels.len() / 4;
+    let (_, level, _) = levels.select_nth_unstable_by(at, f64::total_cmp);
+    Some((*level, levels.len()))
+}
+
+fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+    let settings = &view.settings.qp_cache_pressure;
+    let posted = posted(view, port, settings.window_s)?;
+    let (key, subject) = view.port_subject(port);
+    let raised = view.raised("qp.cache_pressure", &key).is_some();
+    let least = if raised { settings.qps / 2 } else { settings.qps };
+    let switches = posted.switches_per_s.map(|switches| switches / posted.wrs_per_s);
+    if posted.qps < least || switches.is_some_and(|share| share < settings.switch_share) {
+        return None;
+    }
+    let busy_link = port.rate_gbps.is_some_and(|rate| posted.bytes_per_s * 8.0 / 1e9 > BUSY_LINK * rate);
+    let level = quiet_level(port, posted.qps);
+    let slower = posted.small_latency_ns.zip(level).map(|(now, (before, _))| now / before).filter(|_| !busy_link);
+    let risen = slower.is_some_and(|times| times > settings.slower);
+    // Without a latency only a number that no adapter's cache is known to hold is worth a word.
+    if !risen && (slower.is_some() || posted.qps < settings.many || switches.is_none()) {
+        return None;
+    }
+    let window = Some(settings.window_s);
+    let mut evidence = vec![Evidence::new(
+        "QPs posted to in one window",
+        Some(view.settings.window_s),
+        f64::from(posted.qps),
+        f64::from(settings.qps),
+        "QPs",
+    )];
+    if let (Some(per_s), Some(share)) = (posted.switches_per_s, switches) {
+        evidence.push(Evidence::new("changes of the QP", window, per_s, None, "1/s"));
+        evidence.push(Evidence::new(
+            "changes of the QP, of all work requests",
+            window,
+            share * 100.0,
+            settings.switch_share * 100.0,
+            "percent",
+        ));
+    }
+    let latency = match (posted.small_latency_ns, level) {
+        (Some(now), Some((before, windows))) if risen => {
+            let limit = before * settings.slower / 1000.0;
+            evidence.push(Evidence::new("latency of small operations, mean", window, now / 1000.0, limit, "µs"));
+            evidence.push(Evidence::new("the same with at most half as many QPs", None, before / 1000.0, None, "µs"));
+            format!(
+                "; small operations take {:.1} µs, with at most half as many QPs {:.1} µs ({windows} windows)",
+                now / 1000.0,
+                before / 1000.0
+            )
+        }
+        _ => "; whether operations take longer is not known".to_owned(),
+    };
+    if let Some(pages) = port.reading(Meaning::IcmPages).and_then(|reading| reading.total) {
+        evidence.push(Evidence::new("memory for contexts", None, pages as f64 * 4096.0 / 1e6, None, "MB"));
+    }
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: if risen { Severity::Warning } else { Severity::Info },
+        grade: if risen { Grade::Probable } else { Grade::Suspected },
+        summary: format!(
+            "QP contexts may not fit the adapter's cache (inferred): {} QPs posted to in one window{}{latency}",
+            posted.qps,
+            switches
+                .map(|share| format!(", another QP in {:.0} % of work requests", share * 100.0))
+                .unwrap_or_default()
+        ),
+        evidence,
+        advice:
+            "Use fewer QPs (shared or dynamically connected transport, fewer connections per process pair), or post \
+                 several work requests to one QP before going to the next."
+                .to_owned(),
+        would_raise: if risen {
+            "a counter of context misses, which no driver offers".to_owned()
+        } else {
+            "the latency of small operations, measured by the probes".to_owned()
+        },
+        part_of: None,
+        since: view.ago(settings.window_s),
+        revision: u64::from(risen) | u64::from(posted.qps.checked_ilog2().unwrap_or(0)) << 1,
+    })))
+}

@@ -1,0 +1,121 @@
+//! Small messages: a rate that is bound by latency and depth, not by the link.
+
+use super::qp::qp_check;
+use super::qp_pressure::{Posted, posted};
+use super::{Rule, View};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::inventory::PortRecord;
+use crate::observation::PortState;
+
+/// Mean size up to which the bytes are those of small messages, bytes: sizes are known as powers of two.
+const SMALL_BYTES: f64 = 8192.0;
+
+/// `qp.small_messages`.
+pub(super) struct Small;
+
+impl Rule for Small {
+    fn id(&self) -> &'static str {
+        "qp.small_messages"
+    }
+
+    fn meaning(&self) -> &'static str {
+        "Nearly all work requests of the port are small, there are many of them, and too few are outstanding at a time to \
+         fill the link: every one waits for the one before it. It is a bound of latency, not a loss of bandwidth: with some \
+         twenty operations of 4 KB outstanding a 400 Gb/s link is full. Small messages at a sufficient depth, and few of \
+         them beside large ones, are no finding."
+    }
+
+    fn hand_check(&self, _view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let mut lines = qp_check(finding);
+        if let Some((device, port)) = super::link::names(finding) {
+            lines.push(format!("rdmascope qps --json | jq '.qps[] | select(.device == \"{device}\" and .port == {port}) | [.qpn, .comm, .msg_p50_bytes, .posts]'"));
+        }
+        lines
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        view.world.present_ports().filter_map(|(_, port)| small(view, port)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        super::qp_pressure::not_traced(view)
+    }
+}
+
+fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+    let settings = &view.settings.qp_small_messages;
+    let rate = port.rate_gbps.filter(|rate| *rate > 0.0 && port.state == PortState::Active)?;
+    let posted: Posted = posted(view, port, settings.window_s)?;
+    let share = posted.small_share?;
+    let size = posted.bytes_per_s / posted.wrs_per_s;
+    let gbps = posted.bytes_per_s * 8.0 / 1e9;
+    let efficiency = gbps / rate;
+    let (key, subject) = view.port_subject(port);
+    let raised = view.raised("qp.small_messages", &key).is_some();
+    let many = posted.wrs_per_s > if raised { settings.per_s / 2.0 } else { settings.per_s };
+    if share < settings.share || size > SMALL_BYTES || !many || efficiency > settings.efficiency {
+        return None;
+    }
+    // Little's law: what is outstanding is what comes in a second times how long each stays. What fills the link is what
+    // it carries in the time of an operation that nothing holds up.
+    let depth = posted.latency_ns.map(|latency| posted.wrs_per_s * latency / 1e9);
+    let needed = rate * settings.unloaded_us * 1000.0 / (size * 8.0);
+    if depth.is_some_and(|depth| depth >= needed) {
+        return None;
+    }
+    // Every QP that posts has one operation outstanding all the time: it waits for nothing but the latency.
+    let waits = depth.is_some_and(|depth| depth >= 0.8 * f64::from(posted.qps.max(1)));
+    let window = Some(settings.window_s);
+    let mut evidence = vec![
+        Evidence::new("work requests of at most 4 KB", window, share * 100.0, settings.share * 100.0, "percent"),
+        Evidence::new("work requests", window, posted.wrs_per_s, settings.per_s, "1/s"),
+        Evidence::new("mean size", window, size, None, "bytes"),
+        Evidence::new("share of the line rate", window, efficiency * 100.0, settings.efficiency * 100.0, "percent"),
+    ];
+    let gap = 1e6 / posted.wrs_per_s;
+    let how = match depth.zip(posted.latency_ns) {
+        Some((depth, latency)) => {
+            let latency_us = latency / 1000.0;
+            evidence.push(Evidence::new(
+                "operations outstanding (rate × latency)",
+                window,
+                depth,
+                needed,
+                "operations",
+            ));
+            evidence.push(Evidence::new("latency, mean", window, latency_us, None, "µs"));
+            format!("{depth:.1} outstanding at {latency_us:.1} µs each, some {needed:.0} fill the link")
+        }
+        None => {
+            format!("how many are outstanding is not known (latency is not measured), some {needed:.0} fill the link")
+        }
+    };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share between 0 and 1")]
+    let tenth = (efficiency * 10.0) as u64;
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: if waits { Severity::Warning } else { Severity::Info },
+        grade: if depth.is_some() { Grade::Probable } else { Grade::Suspected },
+        summary: format!(
+            "{:.0} % of {:.0} k work requests a second are small ({size:.0} bytes on average, one each {gap:.2} µs): {:.1} % of \
+             the line rate; {how}",
+            share * 100.0,
+            posted.wrs_per_s / 1000.0,
+            efficiency * 100.0
+        ),
+        evidence,
+        advice:
+            "Let the application keep more operations outstanding (deeper queues, several in flight), or join small \
+                 messages into larger ones. A faster link does not help."
+                .to_owned(),
+        would_raise: if depth.is_some() {
+            "latency of every operation, and the application's own queue".to_owned()
+        } else {
+            "latency, measured by the probes".to_owned()
+        },
+        part_of: None,
+        since: view.ago(settings.window_s),
+        revision: tenth << 2 | u64::from(waits) << 1 | u64::from(depth.is_some()),
+    })))
+}

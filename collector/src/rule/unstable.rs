@@ -1,0 +1,166 @@
+//! Determinism: a throughput that is high on average and low at times.
+
+use super::clock::{ns, plural};
+use super::link::names;
+use super::{Rule, View};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::inventory::{PortRecord, Role};
+use crate::observation::PortState;
+use crate::timeline::counter_table::Meaning;
+
+/// Rails that must be busy at the same time to tell whether one stands out.
+const RAILS: usize = 3;
+
+/// `port.unstable_bandwidth`.
+pub(super) struct Unstable;
+
+impl Rule for Unstable {
+    fn id(&self) -> &'static str {
+        "port.unstable_bandwidth"
+    }
+
+    fn meaning(&self) -> &'static str {
+        "While the port is busy its throughput is far below its own mean in one of twenty windows: who waits for the slowest \
+         part gets that, not the mean. What the application asks for is not known: one that asks for less at times looks the \
+         same, unless the other rails of the node are steady at the same time. The beginning and the end of a busy stretch \
+         are left out."
+    }
+
+    fn hand_check(&self, _view: &View<'_>, finding: &Finding) -> Vec<String> {
+        let Some((device, port)) = names(finding) else { return Vec::new() };
+        let counters = format!("/sys/class/infiniband/{device}/ports/{port}/counters/port_{{xmit,rcv}}_data");
+        vec![format!("while sleep 1; do cat {counters} | paste -s; done     # words of 4 bytes")]
+    }
+
+    fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        let all: Vec<(&PortRecord, Busy)> = view
+            .world
+            .present_ports()
+            .filter(|(_, port)| {
+                port.state == PortState::Active
+                    && !matches!(view.world.role(port.key.device), Some(Role::Vf | Role::Management))
+            })
+            .filter_map(|(_, port)| Some((port, busy(view, port)?)))
+            .collect();
+        all.iter().filter_map(|(port, busy)| unstable(view, port, *busy, &all)).collect()
+    }
+
+    fn not_judged(&self, view: &View<'_>) -> Option<String> {
+        let least = view.settings.port_unstable_bandwidth.least_windows;
+        let most = view.world.present_ports().map(|(_, port)| inner(view, port).len()).max();
+        match most {
+            None => Some("there is no port".to_owned()),
+            Some(n) if n < least => {
+                Some(format!("{} of the {least} busy windows it takes", plural(n as u64, "busy window")))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// What a port's busy windows were like, Gb/s.
+#[derive(Debug, Clone, Copy)]
+struct Busy {
+    mean: f64,
+    p5: f64,
+    windows: usize,
+}
+
+impl Busy {
+    /// How far the low windows are below the mean, as a share of it.
+    fn spread(&self) -> f64 {
+        (self.mean - self.p5) / self.mean
+    }
+}
+
+/// Throughput of the busier direction in the busy windows looked back over, without the first and last of each stretch:
+/// those are busy in part only.
+fn inner(view: &View<'_>, port: &PortRecord) -> Vec<f64> {
+    let settings = &view.settings.port_unstable_bandwidth;
+    let Some(rate) = port.rate_gbps.filter(|rate| *rate > 0.0) else { return Vec::new() };
+    let n = usize::try_from(ns(settings.window_s) / ns(view.settings.window_s).max(1)).unwrap_or(1);
+    let windows = |meaning| -> Vec<Option<f64>> {
+        port.rates.get(&meaning).map(|ring| ring.newest_first().take(n).collect()).unwrap_or_default()
+    };
+    let (tx, rx) = (windows(Meaning::TxBytes), windows(Meaning::RxBytes));
+    let sum = |all: &[Option<f64>]| all.iter().flatten().sum::<f64>();
+    let busier = if sum(&tx) >= sum(&rx) { tx } else { rx };
+    let gbps: Vec<Option<f64>> = busier.iter().map(|rate| rate.map(|bytes| bytes * 8.0 / 1e9)).collect();
+    let busy = |at: usize| gbps.get(at).copied().flatten().is_some_and(|gbps| gbps > settings.busy * rate);
+    (1..gbps.len()).filter(|at| busy(at - 1) && busy(*at) && busy(at + 1)).filter_map(|at| gbps[at]).collect()
+}
+
+fn busy(view: &View<'_>, port: &PortRecord) -> Option<Busy> {
+    let mut windows = inner(view, port);
+    if windows.len() < view.settings.port_unstable_bandwidth.least_windows.max(20) {
+        return None;
+    }
+    let mean = windows.iter().sum::<f64>() / windows.len() as f64;
+    let n = windows.len();
+    let (_, p5, _) = windows.select_nth_unstable_by(n / 20, f64::total_cmp);
+    Some(Busy { mean, p5: *p5, windows: n })
+}
+
+fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, Busy)]) -> Option<Verdict> {
+    let settings = &view.settings.port_unstable_bandwidth;
+    let (key, subject) = view.port_subject(port);
+    if own.spread() <= settings.spread {
+        let keep = own.spread() > settings.spread * 0.8 && view.raised("port.unstable_bandwidth", &key).is_some();
+        return keep.then_some(Verdict::Keep(key));
+    }
+    // Rails of the same rate, busy in the same time.
+    let mut others: Vec<f64> = all
+        .iter()
+        .filter(|(other, _)| {
+            other.key != port.key && other.rate_gbps == port.rate_gbps && other.link_layer == port.link_layer
+        })
+        .map(|(_, busy)| busy.spread())
+        .collect();
+    others.sort_unstable_by(f64::total_cmp);
+    let middle = (others.len() + 1 >= RAILS).then(|| others[others.len() / 2]);
+    let alone = middle.is_some_and(|middle| middle < settings.spread / 2.0);
+    let percent = |share: f64| share * 100.0;
+    let window = Some(settings.window_s);
+    let mut evidence = vec![
+        Evidence::new("throughput, mean", window, own.mean, None, "Gb/s"),
+        Evidence::new("throughput, lowest 5 % (p5)", window, own.p5, own.mean * (1.0 - settings.spread), "Gb/s"),
+        Evidence::new("(mean − p5) / mean", window, percent(own.spread()), percent(settings.spread), "percent"),
+    ];
+    if let Some(middle) = middle {
+        evidence.push(Evidence::new(
+            "(mean − p5) / mean, middle of the other rails",
+            window,
+            percent(middle),
+            None,
+            "percent",
+        ));
+    }
+    let rails = match (middle, alone) {
+        (Some(middle), true) => format!("; the other rails are steady ({:.1} %)", percent(middle)),
+        (Some(middle), false) => format!("; the other rails as well ({:.1} %)", percent(middle)),
+        (None, _) => String::new(),
+    };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share between 0 and 1")]
+    let tenth = (own.spread() * 10.0) as u64;
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: if alone { Severity::Warning } else { Severity::Info },
+        grade: Grade::Suspected,
+        summary: format!(
+            "{:.0} Gb/s on average and {:.0} in the lowest 5 % of {} busy windows: {:.1} % below; what is asked for is not known{rails}",
+            own.mean,
+            own.p5,
+            own.windows,
+            percent(own.spread())
+        ),
+        evidence,
+        advice: "Look what happens in the low windows: pause, retransmissions, marks, stalls of the bus, other traffic on the \
+                 same path. A port that differs from its rails has a problem of its own path."
+            .to_owned(),
+        would_raise: "work requests waiting in the low windows (the demand), seen by the probes".to_owned(),
+        part_of: super::root::of_port(view, port, &["phy.post_fec", "link.flap", "nic.stuck"], view.now, 0),
+        since: view.ago((own.windows as f64 * view.settings.window_s).min(settings.window_s)),
+        revision: tenth << 1 | u64::from(alone),
+    })))
+}
