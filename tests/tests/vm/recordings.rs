@@ -257,7 +257,7 @@ fn a_healthy_run_raises_nothing() {
 
 #[test]
 fn replaying_gives_the_findings_of_the_live_run_byte_for_byte() {
-    for payload in ["traffic", "faults"] {
+    for payload in ["traffic", "marks", "faults"] {
         on_each_kernel(payload, |results| {
             if !results.has_product() {
                 return;

@@ -10,8 +10,10 @@ const ENOUGH: u64 = 30;
 const SAME: f64 = 1.2;
 /// Marked packets are later than others from this factor on.
 const LATER: f64 = 1.5;
-/// The mean delay of packets that found no queue is below this multiple of the least.
+/// The typical delay of packets that found no queue is below this multiple of the least.
 const NEAR_LEAST: f64 = 10.0;
+/// Share of the delays whose class must be known for a median.
+const MOST_KNOWN: f64 = 0.9;
 
 /// What the delays say of the marks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +26,7 @@ pub(super) enum Delays {
     Unclear,
 }
 
-/// Mean delays, ns.
+/// Typical delays, ns: medians where the classes of the delays are told, else means, which one late packet can move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Means {
     /// Of marked packets.
@@ -62,14 +64,37 @@ impl<'w> Packets<'w> {
         numbers.collect()
     }
 
+    /// The median of `n` delays by their classes, each a factor of 2 wide; `None` where the classes tell of too few of
+    /// them: a class is there only once it occurred, and its first reading is no growth.
+    fn median(&self, kind: &str, n: u64) -> Option<f64> {
+        let mut classes = self.by_number(&format!("delay_{kind}_log2_"));
+        classes.sort_unstable();
+        let known = classes.iter().map(|(_, count)| count).sum::<u64>();
+        if (known as f64) < MOST_KNOWN * n as f64 {
+            return None;
+        }
+        let half = known as f64 / 2.0;
+        let mut below = 0.0;
+        for (class, count) in classes {
+            let count = count as f64;
+            if below + count >= half {
+                // As if they lay evenly in the class, on its own scale.
+                return Some((f64::from(class) + (half - below) / count).exp2());
+            }
+            below += count;
+        }
+        None
+    }
+
     /// What the delays say.
     pub(super) fn delays(&self) -> Delays {
-        let mean = |sum: &str, n: &str| {
-            let n = self.growth(n).filter(|n| *n >= ENOUGH)?;
-            Some(self.growth(sum)? as f64 / n as f64)
+        let typical = |kind: &str| {
+            let n = self.growth(&format!("delay_{kind}_n")).filter(|n| *n >= ENOUGH)?;
+            let mean = || Some(self.growth(&format!("delay_{kind}_sum_ns"))? as f64 / n as f64);
+            self.median(kind, n).or_else(mean)
         };
         let min = self.set.get("delay_min_ns").filter(|min| min.def.kind == Kind::Gauge).and_then(|min| min.value());
-        let means = mean("delay_ce_sum_ns", "delay_ce_n").zip(mean("delay_plain_sum_ns", "delay_plain_n")).zip(min);
+        let means = typical("ce").zip(typical("plain")).zip(min);
         let Some(((ce_ns, plain_ns), min)) = means.filter(|(_, min)| *min > 0) else { return Delays::Unclear };
         let means = Means { ce_ns, plain_ns, min_ns: min as f64 };
         if ce_ns <= SAME * plain_ns && ce_ns < NEAR_LEAST * means.min_ns {
@@ -79,5 +104,61 @@ impl<'w> Packets<'w> {
         } else {
             Delays::Unclear
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::observation::recording::Header;
+    use crate::observation::{Body, Counters, Observation, Pairs, Text};
+    use crate::rule::Settings;
+
+    /// What the delays say after two readings; of the first one everything is 0.
+    fn delays(values: &[(&'static str, u64)]) -> Delays {
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        for reading in 0..2 {
+            let values: Pairs<'_, u64> = values
+                .iter()
+                .map(|(name, value)| {
+                    let value = if reading == 0 && *name != "delay_min_ns" { 0 } else { *value };
+                    (Text::Borrowed(*name), value)
+                })
+                .collect();
+            let source = CounterSource::Packets;
+            let body = Counters { device: "rxe0".into(), port: Some(1), source, values, ..Counters::default() };
+            engine.take(&Observation { t: 1 + reading * 1_000_000_000, body: Body::Counters(body) });
+        }
+        Packets::since(&engine.world().ports[0], 0).expect("packets are seen").delays()
+    }
+
+    const COUNTS: [(&str, u64); 5] = [
+        ("delay_min_ns", 10_000),
+        ("delay_ce_n", 100),
+        ("delay_plain_n", 300),
+        ("delay_ce_sum_ns", 100 * 80_000),
+        ("delay_plain_sum_ns", 300 * 30_000),
+    ];
+
+    #[test]
+    fn a_few_late_packets_make_no_queue_where_the_classes_are_known() {
+        assert!(matches!(delays(&COUNTS), Delays::Queue(_)), "the means alone say so");
+        let classes = [
+            ("delay_ce_log2_14", 98),
+            ("delay_ce_log2_22", 2),
+            ("delay_plain_log2_14", 299),
+            ("delay_plain_log2_20", 1),
+        ];
+        let Delays::NoQueue(typical) = delays(&[&COUNTS[..], &classes[..]].concat()) else { panic!("no queue") };
+        assert!((16_384.0..32_768.0).contains(&typical.ce_ns) && (16_384.0..32_768.0).contains(&typical.plain_ns));
+    }
+
+    #[test]
+    fn most_packets_late_are_a_queue_and_classes_that_miss_some_are_not_used() {
+        let late = [("delay_ce_log2_23", 100), ("delay_plain_log2_14", 300)];
+        assert!(matches!(delays(&[&COUNTS[..], &late[..]].concat()), Delays::Queue(_)));
+        let missing = [("delay_ce_log2_14", 20), ("delay_plain_log2_14", 300)];
+        assert!(matches!(delays(&[&COUNTS[..], &missing[..]].concat()), Delays::Queue(_)), "the mean is used");
     }
 }

@@ -13,7 +13,7 @@
 //! nothing: a packet socket takes copies, and only a device named as a mirror port is made promiscuous, as long as it is
 //! looked at. Of a frame the first 128 bytes are copied, and no data of it is kept.
 //!
-//! Numbers are cumulative since the source started. Blocks are handed over after 50 ms, so the newest packets are in the
+//! Numbers are cumulative since the source started. Blocks are handed over after 100 ms, so the newest packets are in the
 //! next reading.
 
 mod block;

@@ -149,9 +149,9 @@ impl Delays {
     /// Takes one delay.
     pub(super) fn add(&mut self, ce: bool, delay_ns: u64) {
         if ce {
-            self.ce.add(delay_ns)
+            self.ce.add(delay_ns);
         } else {
-            self.plain.add(delay_ns)
+            self.plain.add(delay_ns);
         }
         self.min_ns = Some(self.min_ns.map_or(delay_ns, |min| min.min(delay_ns)));
     }

@@ -13,7 +13,7 @@ use super::frame::Packet;
 use super::roll::Place;
 
 /// How long a sighting is kept before it is looked at, ns: several times the ring's hand-over time.
-pub(super) const HOLD_NS: u64 = 300_000_000;
+pub(super) const HOLD_NS: u64 = 400_000_000;
 /// A packet that has not arrived after this time is lost, ns.
 const LOST_AFTER_NS: u64 = 2_000_000_000;
 /// Sightings kept at once; beyond that they are left out.
