@@ -22,6 +22,7 @@ struct Tick {
     offer: Offer,
     pattern: Pattern,
     active_qps: f64,
+    outstanding: f64,
 }
 
 impl Node {
@@ -29,7 +30,13 @@ impl Node {
     pub(super) fn tick(&mut self, dt_s: f64) {
         let offer = self.job.offer(self.elapsed_s, dt_s);
         self.elapsed_s += dt_s;
-        let tick = Tick { dt_s, offer, pattern: self.job.pattern, active_qps: self.shape.active_qps * dt_s };
+        let tick = Tick {
+            dt_s,
+            offer,
+            pattern: self.job.pattern,
+            active_qps: self.shape.active_qps * dt_s,
+            outstanding: self.job.outstanding(),
+        };
         for port in &mut self.ports {
             self.hits += port.tick(&tick, &mut self.random);
         }
@@ -92,7 +99,12 @@ impl SimPort {
         let chance = tick.active_qps.min(1.0);
         let each = bytes / (bulk * if all_active { 1.0 } else { chance }).max(1.0);
         // Control traffic follows the bulk: rendezvous, credits, barriers.
-        let messages = if tick.offer.running { (60.0 + 2_000.0 * self.load) * tick.dt_s } else { 0.0 };
+        let mut messages = if tick.offer.running { (60.0 + 2_000.0 * self.load) * tick.dt_s } else { 0.0 };
+        if tick.outstanding > 0.0 && !self.infiniband {
+            // Whoever keeps so many outstanding sends as often as their latency allows.
+            let latency_s = (congestion.small_ns[0] + fetch) / 1e9;
+            messages = tick.outstanding / latency_s * tick.dt_s / (self.qps.len() as f64).max(1.0);
+        }
         let (mut moved, mut hits) = (0, 0);
         for qp in self.qps.iter_mut().filter(|qp| qp.alive) {
             if !all_active && random.unit() >= chance {
