@@ -74,21 +74,13 @@ pub fn table(accuracy: &Accuracy) -> String {
     for sentence in accuracy.calm.sentences.values() {
         let _ = writeln!(out, "  {sentence}");
     }
-    for (class, rule, n) in confusion(accuracy) {
-        let _ = writeln!(out, "  wrong in {class}: {rule} ({n})");
-    }
-    out
-}
-
-/// Which rules were wrong in which traces, and how often, seeing QPs.
-fn confusion(accuracy: &Accuracy) -> Vec<(String, &'static str, u64)> {
-    let mut wrong: Vec<(String, &'static str, u64)> = Vec::new();
     for case in &accuracy.cases {
-        for (rule, [qps, _]) in case.rules.iter().filter(|(_, tallies)| tallies[0].wrong > 0) {
-            wrong.push((case.name.clone(), rule, qps.wrong));
+        let wrong = wrong(case);
+        if wrong != "none" {
+            let _ = writeln!(out, "  wrong in {} ({}): {wrong}", case.name, case.model);
         }
     }
-    wrong
+    out
 }
 
 /// The page.
@@ -125,7 +117,8 @@ fn definitions(out: &mut String) {
          packet\n  (docs/whatif.md). Every trace is seen twice: with QP statistics, and with counters only.\n\
          - **Faults, by event.** A trouble is found when its rule speaks of its device between its beginning and its end, \
          or 2 s later.\n  A finding is right when such a trouble was there, wrong otherwise. One that the engine itself told as a \
-         consequence of\n  another finding, or that the fault's script lists as a by-product, is neither.\n\
+         consequence of\n  another finding, or that the fault's script lists as a by-product, is neither; nor is a note (severity info) that \
+         no script asked\n  for, of which the tables below tell the number.\n\
          - **ECN, by second.** The queue says for every second whether the class's finding is right: `ecn.premature` while at \
          least half\n  of the marks are premature (K* = 0.17·C·RTT, L = 2) and more than one packet in 10,000 is marked; \
          `ecn.missed` while\n  the queue is congested for more than 5 % of the second and less than one packet in 100,000 is \
@@ -188,6 +181,12 @@ fn targets(out: &mut String, accuracy: &Accuracy) {
         }
     }
     let _ = writeln!(out, "- Met: {}.", join(&met));
+    let notes: Vec<String> = rules
+        .iter()
+        .filter(|(_, [qps, _])| qps.notes > 0)
+        .map(|(rule, [qps, _])| format!("`{rule}` {}", qps.notes))
+        .collect();
+    let _ = writeln!(out, "- Notes (severity info) where no script has anything of the kind: {}.", join(&notes));
     let _ = writeln!(out, "- Not measured, since no simulated trace has such a trouble: {}.", join(&unmeasured));
     let [qps, counters] = accuracy.calm.per_day();
     let word = if qps.max(counters) <= PER_DAY { "Met" } else { "**Not met**" };
@@ -278,13 +277,13 @@ fn found(case: &Case) -> String {
 }
 
 fn wrong(case: &Case) -> String {
-    let wrong: Vec<String> = case
-        .rules
-        .iter()
-        .filter(|(_, tallies)| tallies[0].wrong > 0)
-        .map(|(rule, tallies)| format!("`{rule}` {}", tallies[0].wrong))
+    let wrong = case.rules.iter().filter(|(_, [qps, _])| qps.wrong > 0);
+    let notes = case.rules.iter().filter(|(_, [qps, _])| qps.notes > 0);
+    let all: Vec<String> = wrong
+        .map(|(rule, [qps, _])| format!("`{rule}` {}", qps.wrong))
+        .chain(notes.map(|(rule, [qps, _])| format!("note `{rule}` {}", qps.notes)))
         .collect();
-    join(&wrong)
+    join(&all)
 }
 
 fn falls(out: &mut String, accuracy: &Accuracy) {

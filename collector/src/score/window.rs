@@ -58,7 +58,7 @@ fn by_second(seconds: u64, troubles: &[&Trouble], told: &[&Told], tally: &mut Ta
         let up = told.iter().find(|told| told.raised <= end && end < told.cleared);
         let lately = s.saturating_sub(SETTLE_S)..=s;
         if let Some(up) = up.filter(|up| !up.consequence) {
-            tally.tell_many(1, lately.clone().any(trouble), up.grade);
+            tally.tell(lately.clone().any(trouble), up.severity, up.grade);
         }
         if s >= SETTLE_S && lately.clone().all(trouble) {
             tally.there += 1;
