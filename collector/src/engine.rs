@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use crate::finding::{Book, Finding};
 use crate::incident;
+use crate::inventory::failover::stopwatch::Stopwatch;
 use crate::inventory::{
-    BondRecord, CongestionRecord, DeviceId, DeviceRecord, Identity, LoopbackSample, PcieRecord, PortEvent, PortKey,
-    PortRecord, ProbeRecord, SourceRecord, World,
+    BondRecord, CongestionRecord, DeviceId, DeviceRecord, Failover, Identity, LoopbackSample, PcieRecord, PortEvent,
+    PortKey, PortRecord, ProbeRecord, SourceRecord, World,
 };
 use crate::observation::recording::Header;
-use crate::observation::{self, Body, Nanos, Observation, PortState};
+use crate::observation::{self, Body, CounterSource, Nanos, Observation, PortState};
 use crate::rule::{self, Settings, Trigger, View};
 
+mod failover;
 mod qps;
 
 /// After a gap of more windows than this (a recording of two moments far apart) the windows between are not closed
@@ -38,6 +40,8 @@ pub struct Engine {
     changes: Vec<Arc<Finding>>,
     /// QP failures the rules have not been asked about yet: since when.
     qp_pending: Option<Nanos>,
+    stopwatch: Stopwatch,
+    failover_changes: Vec<Arc<Failover>>,
 }
 
 impl Engine {
@@ -58,6 +62,8 @@ impl Engine {
             window_end: None,
             changes: Vec::new(),
             qp_pending: None,
+            stopwatch: Stopwatch::default(),
+            failover_changes: Vec::new(),
         }
     }
 
@@ -98,7 +104,7 @@ impl Engine {
             Body::Device(device) => self.device(t, device),
             Body::Port(port) => self.port(t, port),
             Body::Counters(counters) => self.counters(t, counters),
-            Body::Bond(bond) => self.bond(bond),
+            Body::Bond(bond) => self.bond(t, bond),
             Body::Pcie(pcie) => self.pcie(t, pcie),
             Body::Aer(aer) => self.aer(t, aer),
             Body::Async(event) => self.async_event(t, event),
@@ -120,6 +126,7 @@ impl Engine {
                 Arc::make_mut(&mut self.world.notes).push(t, note);
             }
         }
+        self.follow_failovers(false);
     }
 
     /// The stream has ended: judges the window that is still open.
@@ -172,6 +179,7 @@ impl Engine {
         }
         self.qp_pending = None;
         self.publish_findings();
+        self.close_failovers(at);
     }
 
     /// The data path was swept within the last three seconds.
@@ -325,6 +333,9 @@ impl Engine {
         for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
             let port = Arc::make_mut(port);
             port.events.push(t, PortEvent::Removed);
+            if port.state == PortState::Active {
+                self.stopwatch.vanished(port.key, t);
+            }
             port.lose_device(t);
         }
         self.world.qps.end_device(t, id);
@@ -351,13 +362,20 @@ impl Engine {
             port.first_seen = (t, seen.state);
             port.state = seen.state;
         }
+        let before = (port.t, port.state);
         let changed = port.update(t, seen);
         if changed || new {
             self.ask(Trigger::Port);
         }
+        if changed && !new {
+            self.port_read(PortKey { device, port: seen.port }, t, before, seen.state);
+        }
     }
 
     fn counters(&mut self, t: Nanos, seen: &observation::Counters<'_>) {
+        if matches!(seen.source, CounterSource::Counters | CounterSource::HwCounters | CounterSource::Nldev) {
+            self.stopwatch.round(t);
+        }
         let id = self.device_id(t, &seen.device);
         let device = self.world.device(id);
         let (driver, vf) = (device.driver.clone(), device.vf);
@@ -432,13 +450,15 @@ impl Engine {
         }));
     }
 
-    fn bond(&mut self, seen: &observation::Bond<'_>) {
+    fn bond(&mut self, t: Nanos, seen: &observation::Bond<'_>) {
         let record = BondRecord {
             mode: seen.mode.as_ref().into(),
             active: seen.active.as_deref().map(Into::into),
             slaves: seen.slaves.iter().map(|slave| (slave.netdev.as_ref().into(), slave.up)).collect(),
         };
-        self.world.bonds.insert(seen.bond.as_ref().into(), Arc::new(record));
+        let (bond, active): (Arc<str>, _) = (seen.bond.as_ref().into(), record.active.clone());
+        self.world.bonds.insert(bond.clone(), Arc::new(record));
+        self.stopwatch.bond(&self.world, &self.settings.failover, (&bond, active.as_ref()), t);
     }
 
     fn function(&mut self, pci: &str) -> &mut PcieRecord {
@@ -494,12 +514,14 @@ impl Engine {
         if !twice {
             port.events.push(t, PortEvent::Async(name));
         }
+        let from = port.state;
         match &*seen.event {
             "PORT_ERR" => port.change_state(t, PortState::Down),
             "PORT_ACTIVE" => port.change_state(t, PortState::Active),
             _ => false,
         };
         self.ask(Trigger::Port);
+        self.port_told(PortKey { device, port: number }, t, from, &seen.event);
     }
 
     fn health(&mut self, t: Nanos, seen: &observation::Health<'_>) {

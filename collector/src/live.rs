@@ -228,20 +228,13 @@ impl Live {
     }
 
     fn poll_sources(&mut self, now: Nanos) {
-        let mut nudged = false;
-        // What has something to say first: an event is not to wait behind a round of counters.
-        let (urgent, rest): (Vec<usize>, Vec<usize>) = (0..self.sources.len()).partition(|index| {
-            let slot = &self.sources[*index];
-            slot.broken.is_none() && slot.source.wake_fds().into_iter().any(readable)
-        });
-        for index in urgent {
-            nudged |= self.poll_source(index, now);
-        }
-        for index in rest {
+        let mut nudged = self.poll_woken(now);
+        for index in 0..self.sources.len() {
             let slot = &self.sources[index];
-            let woken = || slot.source.wake_fds().into_iter().any(readable);
-            if slot.broken.is_none() && (slot.source.due() <= now || woken()) {
+            if slot.broken.is_none() && slot.source.due() <= now {
                 nudged |= self.poll_source(index, now);
+                // An event is not to wait behind a whole round of counters.
+                nudged |= self.poll_woken(now);
             }
         }
         if nudged {
@@ -250,6 +243,18 @@ impl Live {
             }
         }
         self.say_sources(now);
+    }
+
+    /// Polls the sources that have something to say, due or not.
+    fn poll_woken(&mut self, now: Nanos) -> bool {
+        let mut nudged = false;
+        for index in 0..self.sources.len() {
+            let slot = &self.sources[index];
+            if slot.broken.is_none() && slot.source.wake_fds().into_iter().any(readable) {
+                nudged |= self.poll_source(index, now);
+            }
+        }
+        nudged
     }
 
     /// Polls one source; true when it saw something that makes a fresh look of the others worth it.

@@ -56,7 +56,7 @@ fn the_tables_keep_their_keys_and_types() {
     let case = Case::unpack("21");
     let recording = case.at("rich.jsonl");
     std::fs::write(&recording, RICH).expect("a recording can be written");
-    for command in ["qps", "findings", "check"] {
+    for command in ["qps", "findings", "failovers", "check"] {
         let run = Run::of([Path::new(command), Path::new("--json"), Path::new("--recording"), &recording]);
         assert_eq!(run.stderr, "", "{command}");
         let mut report = run.json();

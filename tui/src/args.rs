@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Qps(Table),
     /// Print the findings once
     Findings(Table),
+    /// Print the failovers once: what happened when, and whether it kept within the budgets
+    Failovers(Table),
     /// Turn sysfs trees into a recording
     Import(Import),
     /// Two ECN, DCQCN or PFC settings side by side, by a model of one queue
@@ -186,7 +188,7 @@ pub(crate) struct Record {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Collect {
     /// Local socket for programs that act on findings, or off [default: /run/rdmascope/events.sock for root, else
-    /// $XDG_RUNTIME_DIR/rdmascope/events.sock]
+    /// rdmascope/events.sock below `XDG_RUNTIME_DIR`]
     #[arg(long, env = "RDMASCOPE_SOCKET", value_name = "PATH|off")]
     pub(crate) socket: Option<String>,
     /// Group that may connect, besides the owner: a name in /etc/group, or a number
@@ -232,7 +234,7 @@ pub(crate) struct Check {
     pub(crate) recording: Option<PathBuf>,
 }
 
-/// `ports`, `qps`, `findings`.
+/// `ports`, `qps`, `findings`, `failovers`.
 #[derive(Debug, Args)]
 pub(crate) struct Table {
     /// How long to watch first; rates need two readings

@@ -37,10 +37,14 @@ pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> 
         let outputs = Outputs::start(config, asked, stream.header())?;
         say(&format!("collecting from the recording {}; {}", file.display(), outputs.what));
         let (sinks, account) = outputs.split();
-        sinks.into_iter().for_each(|sink| stream.sink(sink));
+        for sink in sinks {
+            stream.sink(sink);
+        }
         let notices = stream.run(&ended).map_err(named)?;
-        notices.lines().iter().for_each(|line| say(line));
-        return account.end();
+        for line in notices.lines() {
+            say(&line);
+        }
+        return Ok(account.end());
     }
     if let Some(name) = &asked.scenario {
         let simulator = simulator(name, 1)?.starting_at(clock::monotonic_ns(), clock::unix_ns());
@@ -50,7 +54,7 @@ pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> 
         let (sinks, account) = outputs.split();
         let live = Live::new(Mode::Demo, header, config.rules.clone(), vec![Box::new(simulator)]);
         sinks.into_iter().fold(live, Live::sink).run(&ended);
-        return account.end();
+        return Ok(account.end());
     }
     // What can be wrong about the outputs is said before the probes are started.
     let mut node = Node::open(&NodeOptions { probes_aside: true, ..config.node.clone() })?;
@@ -63,7 +67,7 @@ pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> 
     let (sinks, account) = outputs.split();
     let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources).interval(config.node.interval_ns);
     sinks.into_iter().fold(live, Live::sink).run(&ended);
-    account.end()
+    Ok(account.end())
 }
 
 fn say(line: &str) {
@@ -198,7 +202,7 @@ impl Sink for Notes {
 
 impl Account {
     /// The last line. A recording that stopped is the only failure at the end: everything else was said when it came.
-    fn end(self) -> anyhow::Result<ExitCode> {
+    fn end(self) -> ExitCode {
         let mut words = vec![format!("{} findings raised", self.raised.load(Ordering::Relaxed))];
         let hooks = (self.hooks)();
         if !hooks.is_empty() {
@@ -214,6 +218,6 @@ impl Account {
             words.push(format!("{} observations recorded", status.observations));
         }
         say(&format!("ended: {}", words.join("; ")));
-        Ok(if recording.is_some_and(|status| status.stopped.is_some()) { ExitCode::from(2) } else { ExitCode::SUCCESS })
+        if recording.is_some_and(|status| status.stopped.is_some()) { ExitCode::from(2) } else { ExitCode::SUCCESS }
     }
 }

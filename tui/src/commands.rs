@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::CommandFactory;
 use collector::command::table::plain;
-use collector::command::{check, doctor, findings, ports, qps};
+use collector::command::{check, doctor, failovers, findings, ports, qps};
 use collector::engine::Engine;
 use collector::feed::{Feed, Mode, RecordingStatus};
 use collector::inventory::World;
@@ -73,6 +73,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Findings(table)) => print_table(&config, &table, |world, as_json| {
             let report = findings::report(world);
             if as_json { json(&report) } else { findings::text(world, &report.findings) }
+        }),
+        Some(Command::Failovers(table)) => print_table(&config, &table, |world, as_json| {
+            let report = failovers::report(world);
+            if as_json { json(&report) } else { failovers::text(world, &report) }
         }),
         Some(Command::Import(import)) => self::import(&import),
         Some(

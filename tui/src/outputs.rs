@@ -137,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_of_collect_that_has_a_variable_has_a_key() {
+        use clap::CommandFactory;
+        let command = args::Cli::command();
+        let collect = command.find_subcommand("collect").expect("there is collect");
+        let with_variable = |flag: &&clap::Arg| flag.get_env().is_some() && !flag.is_global_set();
+        let flags: Vec<_> = collect.get_arguments().filter(with_variable).collect();
+        assert!(flags.len() >= 5, "{flags:?}");
+        for flag in flags {
+            let long = flag.get_long().expect("a flag has a long name");
+            let key = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{long} = "));
+            assert!(SAMPLE.lines().any(key), "{long} is not in the sample");
+        }
+    }
+
+    #[test]
     fn a_wrong_value_is_named() {
         for (line, word) in [
             ("severity = \"bad\"", "critical"),

@@ -16,6 +16,10 @@ pub(crate) fn run(_arguments: &Arguments) -> Result<()> {
     stage("lints", || {
         command::run(&mut command::cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
+    stage("lints of what needs libibverbs", || {
+        let example = ["clippy", "-p", "collector", "--features", "verbs", "--examples", "--", "-D", "warnings"];
+        command::run(&mut command::cargo(example))
+    })?;
     stage("kept BPF objects", build::check)?;
     stage("BPF objects built anew", build::rebuild_and_compare)?;
     test::run(&test::Arguments::default())

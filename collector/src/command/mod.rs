@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod doctor;
+pub mod failovers;
 pub mod findings;
 pub mod notes;
 pub mod ports;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Engine;
-use crate::inventory::{self, Before, By, DeviceId, QpChange, QpErrors, QpFailure};
+use crate::inventory::failover::stopwatch::Moved;
+use crate::inventory::{self, Before, By, DeviceId, Moment, QpChange, QpErrors, QpFailure};
 use crate::observation::{self, Nanos, PortState, QpEvent, QpState};
 
 /// A QP found in the kernel's list this soon after its destroy was seen is on its way out, not back, ns.
@@ -76,6 +77,7 @@ impl Engine {
         } else if seen.to == Some(QpState::Err) && seen.event == QpEvent::Modify && !failed_call {
             self.asked_late(t, device, number);
         }
+        self.qp_called(t, device, number, seen);
     }
 
     fn just_destroyed(&self, t: Nanos, device: DeviceId, number: u32) -> bool {
@@ -138,6 +140,7 @@ impl Engine {
             failure.told = true;
             failure.asked = false;
         }
+        self.qp_died(device, qpn, Moment::at(t), true, "in the error state, an event told");
     }
 
     fn qp_failed_from(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool, from: QpState) {
@@ -159,6 +162,9 @@ impl Engine {
         };
         Arc::make_mut(&mut self.world.qp_failures).push(t, failure);
         self.qp_pending.get_or_insert(t);
+        if !asked {
+            self.qp_died(device, qpn, Moment::between(last_good.unwrap_or(0), t), false, "found in the error state");
+        }
     }
 
     pub(super) fn qp_stats(&mut self, t: Nanos, seen: &observation::QpStats<'_>) {
@@ -176,6 +182,8 @@ impl Engine {
         self.posted(t, device, seen);
         self.latency(t, device, seen);
         let qp = self.world.qps.entry(t, device, seen.qpn);
+        let active_before = qp.stats_t;
+        let posted = seen.posts > qp.posts;
         // Lower than before: the numbers of a new owner of the QPN.
         let grown = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
         // The first numbers of a QP that was there before us are of its whole life, not of the last sweep.
@@ -209,6 +217,11 @@ impl Engine {
             let index = self.port_index(t, device, number, PortState::Unknown);
             let port = Arc::make_mut(&mut self.world.ports[index]);
             port.traced_bytes = port.traced_bytes.saturating_add(moved.unwrap_or(0));
+        }
+        if posted {
+            let completed = seen.completions.is_some_and(|n| n > 0);
+            let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, completed };
+            self.qp_moved(device, seen.qpn, &moved);
         }
     }
 
@@ -275,8 +288,11 @@ impl Engine {
             if *n > before {
                 let status = self.text(status);
                 let event = QpErrors { id, device, port, qpn: seen.qpn, status, n: n - before };
+                let what = format!("had {} completions", event.status);
                 Arc::make_mut(&mut self.world.qp_errors).push(t, event);
                 self.qp_pending.get_or_insert(t);
+                let before = self.world.qps.sweeps.into_iter().flatten().find(|sweep| *sweep < t).unwrap_or(0);
+                self.qp_died(device, seen.qpn, Moment::between(before, t), false, &what);
             }
         }
     }

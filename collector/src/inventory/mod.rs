@@ -7,6 +7,7 @@
 mod aer_tally;
 mod coverage;
 mod device;
+pub(crate) mod failover;
 mod latency;
 mod pcie;
 mod port;
@@ -23,6 +24,7 @@ pub use aer_tally::{AerClass, AerCount, AerTally};
 pub use coverage::Coverage;
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};
+pub use failover::{Budget, Ending, Failover, Floor, Mark, Moment, Qps as FailoverQps, Replacement, Span, Verdict};
 pub(crate) use latency::Before;
 pub use latency::{BUCKETS, Baseline, Latencies, LatencyWindow, SizeClass};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
@@ -127,6 +129,10 @@ pub struct World {
     pub findings: Vec<Arc<Finding>>,
     /// Findings cleared recently, newest first.
     pub cleared: Vec<Arc<Finding>>,
+    /// Failovers, oldest first.
+    pub failovers: Vec<Arc<Failover>>,
+    /// Older failovers that are no longer remembered.
+    pub failovers_dropped: u64,
     /// Times a rule had so many raised findings that a further one was only counted.
     pub findings_dropped: u64,
 }
@@ -214,6 +220,8 @@ impl World {
             bonds: BTreeMap::new(),
             findings: Vec::new(),
             cleared: Vec::new(),
+            failovers: Vec::new(),
+            failovers_dropped: 0,
             findings_dropped: 0,
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn lasting(ns: Nanos) -> String {
 }
 
 /// Seconds as nanoseconds.
-pub(super) fn ns(seconds: f64) -> Nanos {
+pub(crate) fn ns(seconds: f64) -> Nanos {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "settings are seconds to a day")]
     let ns = (seconds.clamp(0.0, 1e7) * 1e9) as u64;
     ns

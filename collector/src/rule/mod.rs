@@ -6,7 +6,7 @@
 
 mod bus;
 mod bus_bound;
-mod clock;
+pub(crate) mod clock;
 mod counter;
 mod ecn;
 mod fall;
@@ -41,7 +41,7 @@ use crate::inventory::{PortRecord, World};
 use crate::observation::Nanos;
 
 pub use predicts::predicts_failure;
-pub use settings::Settings;
+pub use settings::{Failover as FailoverSettings, Settings};
 
 /// What makes the engine ask a rule, besides the end of every window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -110,6 +110,7 @@ tables! {
     pcie_bandwidth_bound: PcieBandwidthBound = "pcie.bandwidth_bound",
     pcie_shared_uplink: PcieSharedUplink = "pcie.shared_uplink",
     port_unstable_bandwidth: PortUnstableBandwidth = "port.unstable_bandwidth",
+    failover: Failover = "failovers",
 }
 
 /// Ids that are ids of rules: a misspelt one would leave its rule on without a word.
@@ -408,6 +409,18 @@ table! {
         busy: f64 = 0.25,
         /// Share of the mean by which the lowest 5 % may be below it, 0 to 1.
         spread: f64 = 0.25,
+    }
+}
+
+table! {
+    /// Settings of the failover stopwatch, which is no rule.
+    Failover {
+        /// Budgets in milliseconds that the outage of a failover is held against.
+        budgets_ms: Vec<f64> = vec![50.0, 200.0],
+        /// Seconds looked back for the first sign of a fault, 1 to 3600.
+        lookback_s: f64 = 60.0,
+        /// Seconds without anything new after which a failover is over, 5 to 3600.
+        settle_s: f64 = 30.0,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::finding::Finding;
-use crate::inventory::World;
+use crate::inventory::{Failover, World};
 use crate::observation::Observation;
 
 /// Where a sink says in a line what happened to it: a reader that was dropped, a hook that failed.
@@ -23,6 +23,9 @@ pub trait Sink: Send {
 
     /// Findings that were raised, updated or cleared.
     fn findings(&mut self, _findings: &[Arc<Finding>], _world: &World) {}
+
+    /// Failovers that began, went on or ended.
+    fn failovers(&mut self, _failovers: &[Arc<Failover>], _world: &World) {}
 
     /// About once a second: bring out what is buffered.
     fn tick(&mut self) {}
@@ -37,5 +40,9 @@ pub(crate) fn hand_on(engine: &mut Engine, sinks: &mut [Box<dyn Sink>]) -> bool 
     for sink in sinks.iter_mut().filter(|_| !findings.is_empty()) {
         sink.findings(&findings, engine.world());
     }
-    !findings.is_empty()
+    let failovers = engine.drain_failovers();
+    for sink in sinks.iter_mut().filter(|_| !failovers.is_empty()) {
+        sink.failovers(&failovers, engine.world());
+    }
+    !findings.is_empty() || !failovers.is_empty()
 }

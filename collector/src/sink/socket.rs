@@ -23,7 +23,7 @@ pub use self::bind::{SocketError, group_id};
 use super::findings::Told;
 use super::{Log, Sink};
 use crate::finding::Finding;
-use crate::inventory::World;
+use crate::inventory::{Failover, World};
 use crate::observation::recording::Header;
 
 /// Readers at the same time.
@@ -81,7 +81,7 @@ struct Queue {
 
 /// The first line.
 #[derive(Serialize)]
-struct Hello<'h> {
+struct Greeting<'h> {
     hello: &'static str,
     version: u32,
     tool: &'static str,
@@ -117,7 +117,6 @@ impl Socket {
     }
 
     /// What became of the readers, also later.
-    #[must_use]
     pub fn status(&self) -> impl Fn() -> SocketStatus + Send + 'static {
         let shared = self.shared.clone();
         move || *lock(&shared.status)
@@ -148,6 +147,11 @@ impl Shared {
 impl Sink for Socket {
     fn findings(&mut self, findings: &[Arc<Finding>], world: &World) {
         self.tell(findings.iter().map(|finding| json(&Told::new(finding)) + "\n"), world);
+    }
+
+    fn failovers(&mut self, failovers: &[Arc<Failover>], world: &World) {
+        let line = |failover: &Arc<Failover>| json(&serde_json::json!({ "failover": failover })) + "\n";
+        self.tell(failovers.iter().map(line), world);
     }
 
     fn finish(&mut self) {
@@ -238,7 +242,7 @@ impl Server {
             status.connected += 1;
             drop(status);
             let mut reader = Reader { stream, waiting: VecDeque::new() };
-            let hello = Hello {
+            let greeting = Greeting {
                 hello: "rdmascope",
                 version: 1,
                 tool: concat!("rdmascope ", env!("CARGO_PKG_VERSION")),
@@ -248,7 +252,7 @@ impl Server {
                 raised: self.raised.len(),
             };
             let lines =
-                std::iter::once(json(&hello)).chain(self.raised.iter().map(|finding| json(&Told::new(finding))));
+                std::iter::once(json(&greeting)).chain(self.raised.iter().map(|finding| json(&Told::new(finding))));
             for line in lines {
                 reader.waiting.extend(line.as_bytes());
                 reader.waiting.push_back(b'\n');

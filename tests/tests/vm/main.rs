@@ -1,6 +1,7 @@
 //! Assertions over what the payloads left on real kernels; see [`end_to_end::vm`].
 
 mod doctor;
+mod failover;
 mod marks;
 mod recordings;
 mod sources;

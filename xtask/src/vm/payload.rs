@@ -1,7 +1,8 @@
 //! What runs in the guest: the scripts and C programs of `tests/guest/`, and the product.
 //!
 //! A payload is `tests/guest/NAME.sh`. Comment lines at its head say what it needs:
-//! `# order: N` (payloads run in this order), `# timeout: SECONDS`, and `# needs: rdmascope`.
+//! `# order: N` (payloads run in this order), `# timeout: SECONDS`, and `# needs: rdmascope` (or the library's example
+//! `drain_on_warning`, or both).
 //! `lib.sh` holds what the scripts share. Every `*.c` is compiled on the host; `// link: -l…` names its libraries.
 
 use std::fs;
@@ -15,6 +16,8 @@ use crate::{command, workspace};
 const SHARED: &str = "lib.sh";
 /// The product's package and its binary.
 const PRODUCT: &str = "rdmascope";
+/// The library's example that needs libibverbs.
+const EXAMPLE: &str = "drain_on_warning";
 const DEFAULT_ORDER: u32 = 100;
 const DEFAULT_TIMEOUT_S: u64 = 120;
 const INIT: &str = include_str!("init.sh");
@@ -25,7 +28,7 @@ pub(crate) struct Payload {
     /// Its limit in the guest, in seconds.
     pub(crate) timeout_s: u64,
     order: u32,
-    needs_product: bool,
+    needs: Vec<String>,
 }
 
 impl Payload {
@@ -44,7 +47,7 @@ impl Payload {
             name: name.to_owned(),
             timeout_s: number("timeout", DEFAULT_TIMEOUT_S)?,
             order: u32::try_from(number("order", DEFAULT_ORDER.into())?).unwrap_or(u32::MAX),
-            needs_product: header("needs").is_some_and(|needs| needs.split_whitespace().any(|need| need == PRODUCT)),
+            needs: header("needs").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         })
     }
 }
@@ -88,9 +91,11 @@ pub(crate) fn pack(payloads: &[Payload], extra: &[PathBuf], work: &Path) -> Resu
         let program = compile(&source, work)?;
         archive.copy(&format!("payload/{}", file_name(&program)), &program)?;
     }
-    let given = extra.iter().any(|path| path.file_name().is_some_and(|name| name == PRODUCT));
-    if !given && payloads.iter().any(|payload| payload.needs_product) {
-        archive.copy(&format!("payload/{PRODUCT}"), &build_product()?)?;
+    for (program, build) in [(PRODUCT, build_product as fn() -> Result<PathBuf>), (EXAMPLE, build_example)] {
+        let given = extra.iter().any(|path| path.file_name().is_some_and(|name| name == program));
+        if !given && payloads.iter().any(|payload| payload.needs.iter().any(|need| need == program)) {
+            archive.copy(&format!("payload/{program}"), &build()?)?;
+        }
     }
     for path in extra {
         archive.copy(&format!("payload/{}", file_name(path)), path)?;
@@ -131,6 +136,21 @@ fn build_product() -> Result<PathBuf> {
     Ok(workspace::target().join("release").join(PRODUCT))
 }
 
+/// Builds the example, and returns its path. Not optimised: nothing is measured of it.
+fn build_example() -> Result<PathBuf> {
+    command::run(&mut command::cargo([
+        "build",
+        "--quiet",
+        "--package",
+        "collector",
+        "--features",
+        "verbs",
+        "--example",
+        EXAMPLE,
+    ]))?;
+    Ok(workspace::target().join("debug/examples").join(EXAMPLE))
+}
+
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -141,12 +161,14 @@ mod tests {
 
     #[test]
     fn the_head_of_a_script_says_when_how_long_and_with_what_it_runs() {
-        let script = "# Shows things.\n# order: 20\n# timeout: 90\n# needs: rdmascope\n\n# order: 99\n";
+        let script = "# Shows things.\n# order: 20\n# timeout: 90\n# needs: rdmascope other\n\n# order: 99\n";
         let payload = Payload::read("shows", script).expect("the head is well-formed");
-        assert_eq!((payload.order, payload.timeout_s, payload.needs_product), (20, 90, true));
+        assert_eq!((payload.order, payload.timeout_s), (20, 90));
+        assert_eq!(payload.needs, [PRODUCT, "other"]);
 
         let plain = Payload::read("plain", "true\n").expect("no head is a head");
-        assert_eq!((plain.order, plain.timeout_s, plain.needs_product), (DEFAULT_ORDER, DEFAULT_TIMEOUT_S, false));
+        assert_eq!((plain.order, plain.timeout_s), (DEFAULT_ORDER, DEFAULT_TIMEOUT_S));
+        assert_eq!(plain.needs, Vec::<String>::new());
 
         assert!(Payload::read("odd", "# timeout: soon\n").is_err());
     }

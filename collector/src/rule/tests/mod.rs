@@ -4,6 +4,7 @@
 mod bottleneck;
 mod counter;
 mod dying;
+mod failover;
 mod health;
 mod link;
 mod nic;
@@ -122,6 +123,7 @@ impl Log {
         while reader.next(|observation| replay.take(observation)).unwrap().is_some() {}
         replay.finish();
         assert_eq!(json(&changes), json(&replay.drain()), "the replay must say what was said live");
+        assert_eq!(live.world().failovers, replay.world().failovers, "and show the failovers that were shown live");
         Outcome { changes, engine: live }
     }
 }

@@ -116,7 +116,6 @@ impl Hooks {
     }
 
     /// What became of each hook, in the order of the configuration; also later.
-    #[must_use]
     pub fn status(&self) -> impl Fn() -> Vec<HookStatus> + Send + 'static {
         let shared = self.shared.clone();
         move || lock(&shared.status).clone()
