@@ -12,7 +12,7 @@ use crate::rule::Settings;
 use crate::sim::labelled::{CLASSES, Options, trace};
 
 /// The model that makes these traces.
-const MODEL: &str = "packets";
+pub(super) const MODEL: &str = "packets";
 /// Time a rule may take to be sure, and to let go, s.
 pub(super) const SETTLE_S: u64 = 4;
 const SECOND_NS: Nanos = 1_000_000_000;
