@@ -58,7 +58,7 @@ fn count(info: &FaultInfo, seen: &Seen) -> Case {
                 trouble.class == finding.rule && of_device(finding, trouble) && trouble.covers(finding.raised, AFTER_NS)
             });
             if right || !(finding.consequence || info.also.contains(&finding.rule)) {
-                case.rules.entry(finding.rule).or_default()[at].tell(right, finding.grade);
+                case.rules.entry(finding.rule).or_default()[at].tell(right, finding.severity, finding.grade);
             }
         }
     }

@@ -2,8 +2,36 @@
 
 use super::Accuracy;
 
-/// A rule, and the least recall and precision of it in the subset, seeing QPs.
-const FLOORS: &[(&str, f64, f64)] = &[];
+/// A rule, the model, and the least recall and precision of it in the subset, seeing QPs.
+const FLOORS: &[(&str, &str, f64, f64)] = &[
+    ("link.down", WINDOWS, 0.95, 0.95),
+    ("link.flap", WINDOWS, 0.95, 0.95),
+    ("nic.composite", WINDOWS, 0.95, 0.95),
+    ("nic.health", WINDOWS, 0.95, 0.95),
+    ("nic.stuck", WINDOWS, 0.75, 0.95),
+    ("pcie.aer_fatal", WINDOWS, 0.95, 0.95),
+    ("pcie.aer_storm", WINDOWS, 0.9, 0.95),
+    ("pcie.downgrade", WINDOWS, 0.95, 0.95),
+    ("pcie.shared_uplink", WINDOWS, 0.8, 0.95),
+    ("phy.crc", WINDOWS, 0.95, 0.95),
+    ("phy.post_fec", WINDOWS, 0.95, 0.95),
+    ("phy.pre_fec_trend", WINDOWS, 0.95, 0.95),
+    ("qp.cache_pressure", WINDOWS, 0.8, 0.95),
+    ("qp.error_state", WINDOWS, 0.95, 0.95),
+    ("qp.retry_exceeded", WINDOWS, 0.95, 0.95),
+    ("qp.rnr", WINDOWS, 0.8, 0.95),
+    ("qp.small_messages", WINDOWS, 0.8, 0.95),
+    ("ecn.host_marking", WINDOWS, 0.8, 0.95),
+    ("ecn.wrong_class", WINDOWS, 0.8, 0.95),
+    ("ecn.no_cnp", PACKETS, 0.9, 0.95),
+    ("ecn.cnp_ignored", PACKETS, 0.9, 0.5),
+    ("ecn.missed", PACKETS, 0.7, 0.4),
+    ("ecn.not_ect", PACKETS, 0.4, 0.9),
+    ("ecn.premature", PACKETS, 0.6, 0.9),
+    ("ecn.rail_asymmetry", PACKETS, 0.4, 0.9),
+];
+const WINDOWS: &str = super::event::MODEL;
+const PACKETS: &str = super::window::MODEL;
 /// False warnings a node-day in the subset.
 const ALARMS_PER_DAY: f64 = 1.0;
 
@@ -12,12 +40,12 @@ const ALARMS_PER_DAY: f64 = 1.0;
 pub fn below(accuracy: &Accuracy) -> Vec<String> {
     let mut low = Vec::new();
     let rules = super::report::by_rule(accuracy);
-    for (rule, recall, precision) in FLOORS {
-        let tally = rules.get(rule).map(|tallies| &tallies[0]);
+    for (rule, model, recall, precision) in FLOORS {
+        let tally = rules.get(&(*rule, *model)).map(|tallies| &tallies[0]);
         let mut compare = |what: &str, figure: Option<f64>, floor: f64| match figure {
             Some(figure) if figure >= floor => {}
-            Some(figure) => low.push(format!("{rule}: {what} is {figure:.2}, its floor {floor:.2}")),
-            None => low.push(format!("{rule}: {what} is not known, its floor {floor:.2}")),
+            Some(figure) => low.push(format!("{rule} ({model}): {what} is {figure:.2}, its floor {floor:.2}")),
+            None => low.push(format!("{rule} ({model}): {what} is not known, its floor {floor:.2}")),
         };
         compare("recall", tally.and_then(super::Tally::recall), *recall);
         compare("precision", tally.and_then(super::Tally::precision), *precision);
@@ -38,7 +66,7 @@ mod tests {
 
     #[test]
     fn every_floor_is_of_a_rule_there_is_and_nothing_measured_is_below() {
-        for (rule, recall, precision) in FLOORS {
+        for (rule, _, recall, precision) in FLOORS {
             assert!(crate::rule::find(rule).is_some(), "{rule}");
             assert!((0.0..=1.0).contains(recall) && (0.0..=1.0).contains(precision), "{rule}");
         }

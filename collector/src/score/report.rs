@@ -13,28 +13,17 @@ const PROBABLE: (f64, f64) = (0.95, 0.90);
 const COUNTERS: f64 = 0.90;
 const PER_DAY: f64 = 1.0;
 
-/// By rule over all traces: seeing QPs, and from counters only.
-pub(super) fn by_rule(accuracy: &Accuracy) -> BTreeMap<&'static str, [Tally; 2]> {
-    let mut rules: BTreeMap<&'static str, [Tally; 2]> = BTreeMap::new();
-    for (rule, tallies) in accuracy.cases.iter().flat_map(|case| &case.rules) {
-        for (sum, tally) in rules.entry(rule).or_default().iter_mut().zip(tallies) {
-            sum.add(tally);
+/// By rule and model over all traces: seeing QPs, and from counters only.
+pub(super) fn by_rule(accuracy: &Accuracy) -> BTreeMap<(&'static str, &'static str), [Tally; 2]> {
+    let mut rules: BTreeMap<(&'static str, &'static str), [Tally; 2]> = BTreeMap::new();
+    for case in &accuracy.cases {
+        for (rule, tallies) in &case.rules {
+            for (sum, tally) in rules.entry((rule, case.model)).or_default().iter_mut().zip(tallies) {
+                sum.add(tally);
+            }
         }
     }
     rules
-}
-
-/// The models of the traces a rule was there in, or spoke in.
-fn models(accuracy: &Accuracy, rule: &str) -> String {
-    let mut models: Vec<&str> = accuracy
-        .cases
-        .iter()
-        .filter(|case| case.rules.get(rule).is_some_and(|tallies| tallies.iter().any(|tally| tally.there > 0)))
-        .map(|case| case.model)
-        .collect();
-    models.sort_unstable();
-    models.dedup();
-    models.join(", ")
 }
 
 fn share(value: Option<f64>) -> String {
@@ -49,13 +38,13 @@ fn delay(value: Option<f64>) -> String {
 #[must_use]
 pub fn table(accuracy: &Accuracy) -> String {
     let mut out = format!(
-        "{:<24} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}\n",
-        "rule", "there", "recall", "precision", "delay", "recall", "precision", "delay"
+        "{:<24} {:<8} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}\n",
+        "rule", "model", "there", "recall", "precision", "delay", "recall", "precision", "delay"
     );
-    for (rule, [qps, counters]) in by_rule(accuracy) {
+    for ((rule, model), [qps, counters]) in by_rule(accuracy) {
         let _ = writeln!(
             out,
-            "{rule:<24} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}",
+            "{rule:<24} {model:<8} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}",
             qps.there,
             share(qps.recall()),
             share(qps.precision()),
@@ -74,21 +63,13 @@ pub fn table(accuracy: &Accuracy) -> String {
     for sentence in accuracy.calm.sentences.values() {
         let _ = writeln!(out, "  {sentence}");
     }
-    for (class, rule, n) in confusion(accuracy) {
-        let _ = writeln!(out, "  wrong in {class}: {rule} ({n})");
-    }
-    out
-}
-
-/// Which rules were wrong in which traces, and how often, seeing QPs.
-fn confusion(accuracy: &Accuracy) -> Vec<(String, &'static str, u64)> {
-    let mut wrong: Vec<(String, &'static str, u64)> = Vec::new();
     for case in &accuracy.cases {
-        for (rule, [qps, _]) in case.rules.iter().filter(|(_, tallies)| tallies[0].wrong > 0) {
-            wrong.push((case.name.clone(), rule, qps.wrong));
+        let wrong = wrong(case);
+        if wrong != "none" {
+            let _ = writeln!(out, "  wrong in {} ({}): {wrong}", case.name, case.model);
         }
     }
-    wrong
+    out
 }
 
 /// The page.
@@ -125,7 +106,8 @@ fn definitions(out: &mut String) {
          packet\n  (docs/whatif.md). Every trace is seen twice: with QP statistics, and with counters only.\n\
          - **Faults, by event.** A trouble is found when its rule speaks of its device between its beginning and its end, \
          or 2 s later.\n  A finding is right when such a trouble was there, wrong otherwise. One that the engine itself told as a \
-         consequence of\n  another finding, or that the fault's script lists as a by-product, is neither.\n\
+         consequence of\n  another finding, or that the fault's script lists as a by-product, is neither; nor is a note (severity info) that \
+         no script asked\n  for, of which the tables below tell the number.\n\
          - **ECN, by second.** The queue says for every second whether the class's finding is right: `ecn.premature` while at \
          least half\n  of the marks are premature (K* = 0.17·C·RTT, L = 2) and more than one packet in 10,000 is marked; \
          `ecn.missed` while\n  the queue is congested for more than 5 % of the second and less than one packet in 100,000 is \
@@ -169,25 +151,28 @@ fn targets(out: &mut String, accuracy: &Accuracy) {
         PROBABLE.0, PROBABLE.1
     );
     let mut met = Vec::new();
-    let mut unmeasured = Vec::new();
     let rules = by_rule(accuracy);
-    for rule in crate::rule::all() {
-        let id = rule.id();
-        let Some(tallies) = rules.get(id) else {
-            unmeasured.push(format!("`{id}`"));
-            continue;
-        };
+    for ((rule, model), tallies) in &rules {
         let none_there = tallies.iter().all(|tally| tally.there == 0);
         let short = shortfalls(tallies, none_there);
         if !short.is_empty() {
-            let _ = writeln!(out, "- **Not met**: `{id}`: {}.", short.join(", "));
-        } else if none_there {
-            unmeasured.push(format!("`{id}`"));
-        } else {
-            met.push(format!("`{id}`"));
+            let _ = writeln!(out, "- **Not met**: `{rule}` ({model}): {}.", short.join(", "));
+        } else if !none_there {
+            met.push(format!("`{rule}` ({model})"));
         }
     }
     let _ = writeln!(out, "- Met: {}.", join(&met));
+    let notes: Vec<String> = rules
+        .iter()
+        .filter(|(_, [qps, _])| qps.notes > 0)
+        .map(|((rule, model), [qps, _])| format!("`{rule}` ({model}) {}", qps.notes))
+        .collect();
+    let _ = writeln!(out, "- Notes (severity info) where no script has anything of the kind: {}.", join(&notes));
+    let unmeasured: Vec<String> = crate::rule::all()
+        .iter()
+        .filter(|rule| rules.iter().all(|((id, _), [qps, _])| *id != rule.id() || qps.there == 0))
+        .map(|rule| format!("`{}`", rule.id()))
+        .collect();
     let _ = writeln!(out, "- Not measured, since no simulated trace has such a trouble: {}.", join(&unmeasured));
     let [qps, counters] = accuracy.calm.per_day();
     let word = if qps.max(counters) <= PER_DAY { "Met" } else { "**Not met**" };
@@ -214,11 +199,10 @@ fn rules(out: &mut String, accuracy: &Accuracy) {
          | rule | model | there | recall | precision | delay | counters only: recall | precision | delay |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
-    for (rule, [qps, counters]) in by_rule(accuracy) {
+    for ((rule, model), [qps, counters]) in by_rule(accuracy) {
         let _ = writeln!(
             out,
-            "| `{rule}` | {} | {} | {} | {} | {} | {} | {} | {} |",
-            models(accuracy, rule),
+            "| `{rule}` | {model} | {} | {} | {} | {} | {} | {} | {} |",
             qps.there,
             share(qps.recall()),
             share(qps.precision()),
@@ -234,9 +218,9 @@ fn rules(out: &mut String, accuracy: &Accuracy) {
 fn grades(out: &mut String, accuracy: &Accuracy) {
     out.push_str(
         "## By grade\n\nPrecision by the highest grade a finding reached, and (right + wrong) in brackets.\n\n\
-         | rule | sees | suspected | probable | confirmed |\n|---|---|---|---|---|\n",
+         | rule | model | sees | suspected | probable | confirmed |\n|---|---|---|---|---|---|\n",
     );
-    for (rule, tallies) in by_rule(accuracy) {
+    for ((rule, model), tallies) in by_rule(accuracy) {
         for (tally, sees) in tallies.iter().zip(["QPs", "counters"]) {
             let cell = |at: usize, grade| {
                 let (right, wrong) = tally.by_grade[at];
@@ -248,7 +232,7 @@ fn grades(out: &mut String, accuracy: &Accuracy) {
             };
             if tally.right + tally.wrong > 0 {
                 let (a, b, c) = (cell(0, Grade::Suspected), cell(1, Grade::Probable), cell(2, Grade::Confirmed));
-                let _ = writeln!(out, "| `{rule}` | {sees} | {a} | {b} | {c} |");
+                let _ = writeln!(out, "| `{rule}` | {model} | {sees} | {a} | {b} | {c} |");
             }
         }
     }
@@ -278,13 +262,13 @@ fn found(case: &Case) -> String {
 }
 
 fn wrong(case: &Case) -> String {
-    let wrong: Vec<String> = case
-        .rules
-        .iter()
-        .filter(|(_, tallies)| tallies[0].wrong > 0)
-        .map(|(rule, tallies)| format!("`{rule}` {}", tallies[0].wrong))
+    let wrong = case.rules.iter().filter(|(_, [qps, _])| qps.wrong > 0);
+    let notes = case.rules.iter().filter(|(_, [qps, _])| qps.notes > 0);
+    let all: Vec<String> = wrong
+        .map(|(rule, [qps, _])| format!("`{rule}` {}", qps.wrong))
+        .chain(notes.map(|(rule, [qps, _])| format!("note `{rule}` {}", qps.notes)))
         .collect();
-    join(&wrong)
+    join(&all)
 }
 
 fn falls(out: &mut String, accuracy: &Accuracy) {

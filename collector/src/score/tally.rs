@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::Grade;
+use crate::finding::{Grade, Severity};
 
 /// Counts of one rule under one way of seeing.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Tally {
     pub right: u64,
     /// See `right`.
     pub wrong: u64,
+    /// Findings of severity info that no truth asked for: notes are neither right nor wrong.
+    pub notes: u64,
     /// Right and wrong ones by the highest grade the finding reached: suspected, probable, confirmed.
     pub by_grade: [(u64, u64); 3],
     /// Seconds from the beginning of the trouble to the finding, of those found.
@@ -64,18 +66,16 @@ impl Tally {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    pub(super) fn tell(&mut self, right: bool, grade: Grade) {
-        self.tell_many(1, right, grade);
-    }
-
-    pub(super) fn tell_many(&mut self, n: u64, right: bool, grade: Grade) {
+    pub(super) fn tell(&mut self, right: bool, severity: Severity, grade: Grade) {
         let by = &mut self.by_grade[index(grade)];
         if right {
-            self.right += n;
-            by.0 += n;
+            self.right += 1;
+            by.0 += 1;
+        } else if severity > Severity::Info {
+            self.wrong += 1;
+            by.1 += 1;
         } else {
-            self.wrong += n;
-            by.1 += n;
+            self.notes += 1;
         }
     }
 
@@ -85,6 +85,7 @@ impl Tally {
         self.found_sure += other.found_sure;
         self.right += other.right;
         self.wrong += other.wrong;
+        self.notes += other.notes;
         for (sum, (right, wrong)) in self.by_grade.iter_mut().zip(other.by_grade) {
             sum.0 += right;
             sum.1 += wrong;
@@ -189,8 +190,9 @@ mod tests {
         assert_eq!((tally.recall(), tally.precision(), tally.median_delay_s()), (None, None, None));
         tally.there = 4;
         tally.found = 3;
-        tally.tell(true, Grade::Probable);
-        tally.tell(false, Grade::Suspected);
+        tally.tell(true, Severity::Info, Grade::Probable);
+        tally.tell(false, Severity::Warning, Grade::Suspected);
+        tally.tell(false, Severity::Info, Grade::Probable);
         assert_eq!((tally.recall(), tally.precision()), (Some(0.75), Some(0.5)));
         assert_eq!(tally.precision_at(Grade::Probable), Some(1.0));
         assert_eq!(tally.precision_at(Grade::Confirmed), None);

@@ -12,7 +12,7 @@ use crate::rule::Settings;
 use crate::sim::labelled::{CLASSES, Options, trace};
 
 /// The model that makes these traces.
-const MODEL: &str = "packets";
+pub(super) const MODEL: &str = "packets";
 /// Time a rule may take to be sure, and to let go, s.
 pub(super) const SETTLE_S: u64 = 4;
 const SECOND_NS: Nanos = 1_000_000_000;
@@ -58,7 +58,7 @@ fn by_second(seconds: u64, troubles: &[&Trouble], told: &[&Told], tally: &mut Ta
         let up = told.iter().find(|told| told.raised <= end && end < told.cleared);
         let lately = s.saturating_sub(SETTLE_S)..=s;
         if let Some(up) = up.filter(|up| !up.consequence) {
-            tally.tell_many(1, lately.clone().any(trouble), up.grade);
+            tally.tell(lately.clone().any(trouble), up.severity, up.grade);
         }
         if s >= SETTLE_S && lately.clone().all(trouble) {
             tally.there += 1;

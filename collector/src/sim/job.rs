@@ -68,7 +68,7 @@ impl Job {
     pub(super) fn new(kind: JobKind, mut random: Random) -> Self {
         let pattern = match kind {
             JobKind::Steady => Pattern::STEADY,
-            JobKind::SmallMessages => Pattern { load: 0.1, burst_bytes: 16e3, communicating: 1.0, ..Pattern::STEADY },
+            JobKind::SmallMessages => Pattern { load: 0.05, burst_bytes: 16e3, communicating: 1.0, ..Pattern::STEADY },
             JobKind::Training | JobKind::Mixed => Pattern::draw(&mut random),
         };
         let mut job =
@@ -91,6 +91,11 @@ impl Job {
             Phase::Training => (self.communicating(from_s, dt_s), self.pattern.load, 0.02),
         };
         Offer { share, load, storage, running: self.running() }
+    }
+
+    /// Small operations that are outstanding on a port all the time; 0 where small messages only go with the bulk.
+    pub(super) fn outstanding(&self) -> f64 {
+        if self.kind == JobKind::SmallMessages { 8.0 } else { 0.0 }
     }
 
     /// The job runs: it has QPs.

@@ -34,7 +34,7 @@ pub(super) struct Shape {
     pub(super) job: JobKind,
     /// Four NICs share one switch and its uplink, as on a board with two root ports.
     pub(super) shared_uplinks: bool,
-    /// Share of the QPs that is posted to in a second.
+    /// Share of the QPs that are posted to at all.
     pub(super) active_qps: f64,
     /// Bulk transfers go to memory of the host, not to a GPU below the same switch.
     pub(super) host_memory: bool,

@@ -110,14 +110,14 @@ impl Spread {
         for (class, share) in self.shares.iter().enumerate() {
             if *share > 0.0 {
                 let here = random.count(*share * n as f64).min(left);
-                into[class] += here as u32;
+                into[class] = into[class].saturating_add(here as u32);
                 left -= here;
             }
         }
         if left > 0 {
             // What rounding left over belongs where most is.
             let most = self.shares.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(class, _)| class);
-            into[most] += left as u32;
+            into[most] = into[most].saturating_add(left as u32);
         }
     }
 }
@@ -155,9 +155,9 @@ impl SimQp {
         let posts = (full + half).div_ceil(16) + control;
         let moved = full * size + half * (size / 2) + control * 64;
         let stats = self.stats_mut();
-        stats.size[class] += full as u32;
-        stats.size[class - 1] += half as u32;
-        stats.size[CONTROL_BUCKET] += control as u32;
+        stats.sized(class, full);
+        stats.sized(class - 1, half);
+        stats.sized(CONTROL_BUCKET, control);
         stats.sends += control;
         large.count((full + half).div_ceil(16), &mut stats.latency, random);
         small.count(control, &mut stats.latency, random);
@@ -174,8 +174,8 @@ impl SimQp {
         let control = n / 3;
         let moved = (n - control) * 4_096 + control * 64;
         let stats = self.stats_mut();
-        stats.size[SMALL_BUCKET] += (n - control) as u32;
-        stats.size[CONTROL_BUCKET] += control as u32;
+        stats.sized(SMALL_BUCKET, n - control);
+        stats.sized(CONTROL_BUCKET, control);
         stats.sends += control;
         small.count(n, &mut stats.latency, random);
         stats.moved(moved, n, n, n * 9 / 10);
@@ -184,6 +184,10 @@ impl SimQp {
 }
 
 impl Stats {
+    fn sized(&mut self, class: usize, n: u64) {
+        self.size[class] = self.size[class].saturating_add(n as u32);
+    }
+
     fn moved(&mut self, bytes: u64, wrs: u64, posts: u64, switches: u64) {
         self.bytes += bytes;
         self.wrs += wrs;

@@ -22,6 +22,7 @@ struct Tick {
     offer: Offer,
     pattern: Pattern,
     active_qps: f64,
+    outstanding: f64,
 }
 
 impl Node {
@@ -29,7 +30,13 @@ impl Node {
     pub(super) fn tick(&mut self, dt_s: f64) {
         let offer = self.job.offer(self.elapsed_s, dt_s);
         self.elapsed_s += dt_s;
-        let tick = Tick { dt_s, offer, pattern: self.job.pattern, active_qps: self.shape.active_qps * dt_s };
+        let tick = Tick {
+            dt_s,
+            offer,
+            pattern: self.job.pattern,
+            active_qps: self.shape.active_qps,
+            outstanding: self.job.outstanding(),
+        };
         for port in &mut self.ports {
             self.hits += port.tick(&tick, &mut self.random);
         }
@@ -86,18 +93,20 @@ impl SimPort {
         let large = Spread::large(congestion, (message.exp2() / tick.pattern.burst_bytes).max(1.0), fetch);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a logarithm of bytes")]
         let class = message as usize;
-        let of = |used_for| move |qp: &&mut super::qp::SimQp| qp.alive && qp.used_for == used_for;
-        let bulk = self.qps.iter_mut().filter(of(Use::Bulk)).count() as f64;
-        let all_active = tick.active_qps >= tick.dt_s;
-        let chance = tick.active_qps.min(1.0);
-        let each = bytes / (bulk * if all_active { 1.0 } else { chance }).max(1.0);
+        // Always the same ones: what is counted of a QP begins with its second reading.
+        let n = self.qps.len() as f64;
+        let active = |at: usize| (at as f64) < tick.active_qps * n;
+        let of_bulk = |(at, qp): &(usize, &super::qp::SimQp)| active(*at) && qp.alive && qp.used_for == Use::Bulk;
+        let each = bytes / (self.qps.iter().enumerate().filter(of_bulk).count() as f64).max(1.0);
         // Control traffic follows the bulk: rendezvous, credits, barriers.
-        let messages = if tick.offer.running { (60.0 + 2_000.0 * self.load) * tick.dt_s } else { 0.0 };
+        let mut messages = if tick.offer.running { (60.0 + 2_000.0 * self.load) * tick.dt_s } else { 0.0 };
+        if tick.outstanding > 0.0 && !self.infiniband {
+            // Whoever keeps so many outstanding sends as often as their latency allows.
+            let latency_s = (congestion.small_ns[0] + fetch) / 1e9;
+            messages = tick.outstanding / latency_s * tick.dt_s / n.max(1.0);
+        }
         let (mut moved, mut hits) = (0, 0);
-        for qp in self.qps.iter_mut().filter(|qp| qp.alive) {
-            if !all_active && random.unit() >= chance {
-                continue;
-            }
+        for (_, qp) in self.qps.iter_mut().enumerate().filter(|(at, qp)| active(*at) && qp.alive) {
             let this = match qp.used_for {
                 Use::Bulk => qp.bulk(each * (1.0 + 0.04 * random.swing()), class, &large, &small, random),
                 Use::Small => qp.small(messages * (1.0 + 0.1 * random.swing()), &small, random),

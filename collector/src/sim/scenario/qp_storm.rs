@@ -8,21 +8,27 @@ use crate::sim::qp::Use;
 pub(super) const SCENARIO: Scenario = Scenario {
     info: ScenarioInfo {
         name: "qp-storm",
-        summary: "261,632 QPs on nine ports: contexts do not fit into the NICs, small messages wait for them",
+        summary: "261,632 QPs, from 20 s on a tenth of them in use at once: small messages wait for QP contexts",
     },
     // With the 64 of the storage port: 512 · 511.
-    shape: Shape { qps_per_port: 32_696, active_qps: 0.1, ..Shape::TRAINING },
-    plan: |_, _| {
-        (0..RAILS)
-            .flat_map(|port| {
-                [
-                    Step::truth(0.0, port, "qp.cache_pressure", true),
-                    Step::at_s(0.0, move |node, _, _| node.ports[port].condition.fetch_ns = 2_500.0),
-                ]
-            })
-            .collect()
+    shape: Shape { qps_per_port: 32_696, active_qps: 0.004, ..Shape::TRAINING },
+    plan: |node, _| {
+        node.job.pattern.load = 0.25;
+        for port in node.ports.iter_mut().filter(|port| !port.infiniband) {
+            port.qps.iter_mut().for_each(|qp| qp.used_for = Use::Small);
+        }
+        // Most of the QPs are idle at first.
+        let mut steps = vec![Step::at_s(DEMO_S, |node, _, _| node.shape.active_qps = 0.1)];
+        for port in 0..RAILS {
+            steps.push(Step::truth(DEMO_S, port, "qp.cache_pressure", true));
+            steps.push(Step::at_s(DEMO_S, move |node, _, _| node.ports[port].condition.fetch_ns = 9_000.0));
+        }
+        steps
     },
 };
+
+/// When a demonstration begins, s.
+const DEMO_S: f64 = 20.0;
 
 pub(super) const FAULT: Fault = Fault {
     name: "qp-storm",
@@ -30,7 +36,7 @@ pub(super) const FAULT: Fault = Fault {
     lasts_s: 60.0,
     also: &[],
     play: |_, Stage { port, onset_s, .. }, random| {
-        let fetch_ns = random.between(1_500.0, 6_000.0);
+        let fetch_ns = random.log_between(5_000.0, 20_000.0);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of QPs")]
         let qps = random.log_between(3_000.0, 9_000.0) as u32;
         vec![

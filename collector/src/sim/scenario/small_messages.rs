@@ -8,7 +8,7 @@ use crate::sim::qp::Use;
 pub(super) const SCENARIO: Scenario = Scenario {
     info: ScenarioInfo {
         name: "small-messages",
-        summary: "4 KB messages with one outstanding per QP: the rails idle while the job waits",
+        summary: "4 KB messages, eight of them outstanding on a port: the rails idle while the job waits",
     },
     shape: Shape { job: JobKind::SmallMessages, ..Shape::TRAINING },
     plan: |node, _| {
