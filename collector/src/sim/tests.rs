@@ -30,9 +30,10 @@ fn lines(scenario: &str, seed: u64, steps: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn a_healthy_node_raises_nothing_for_twenty_minutes() {
+fn a_healthy_node_raises_nothing_for_a_quarter_of_an_hour() {
+    // Longer than a sign is kept (600 s) and than a baseline needs (300 s); hours are the job of `cargo xtask score`.
     let mut simulator = Simulator::with_size("healthy", 1, Size { qps_per_port: 1 }).unwrap();
-    let (engine, changes) = judge(&mut simulator, 1_200);
+    let (engine, changes) = judge(&mut simulator, 900);
     // Notes are no alarms: a job may well be limited by its own messages.
     let told: Vec<&str> = changes.iter().filter(|f| f.severity > Severity::Info).map(|f| &*f.summary).collect();
     assert!(told.is_empty(), "{told:?}");
