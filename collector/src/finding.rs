@@ -228,6 +228,24 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// The same conclusion once more, as a part of another finding: for a subject about which nothing can be observed now.
+    #[must_use]
+    pub fn again(&self, part_of: Option<(&'static str, SubjectKey)>) -> Verdict {
+        Verdict::Holds(Box::new(Conclusion {
+            key: self.key.clone(),
+            subject: self.subject.clone(),
+            severity: self.severity,
+            grade: self.grade,
+            summary: self.summary.clone(),
+            evidence: self.evidence.clone(),
+            advice: self.advice.clone(),
+            would_raise: self.would_raise.clone(),
+            part_of,
+            since: self.first_t,
+            revision: self.revision,
+        }))
+    }
+
     /// Names the finding on this node, for example `link.down:mlx5_0/1`.
     #[must_use]
     pub fn id(&self) -> String {
@@ -304,12 +322,22 @@ impl Book {
         }
     }
 
+    /// The finding was there before the root it is a part of, and that is over: a sign stands for itself again.
+    fn led_to_what_is_over(&self, finding: &Finding) -> bool {
+        let Some(root) = &finding.part_of else { return false };
+        let over = self.cleared.iter().rev().find(|cleared| cleared.id() == *root);
+        over.is_some_and(|over| finding.first_t < over.first_t)
+    }
+
     fn hold(&mut self, rule: &'static str, now: Nanos, new: Conclusion, changes: &mut Vec<Arc<Finding>>) {
         let slot = (rule, new.key.clone());
         let old = self.raised.get(&slot);
         // What followed from a root stays its consequence when the root is over first.
         let root = new.part_of.and_then(|root| self.raised.get(&root)).map(|root| root.id());
-        let part_of = root.or_else(|| old.and_then(|old| old.part_of.clone()));
+        let part_of = root.or_else(|| {
+            let old = old.filter(|old| !self.led_to_what_is_over(old))?;
+            old.part_of.clone()
+        });
         let state = match old {
             None => {
                 let siblings = self.raised.range((rule, SubjectKey::Node)..).take_while(|((id, _), _)| *id == rule);
@@ -419,6 +447,25 @@ mod tests {
         book.enter("b", 2, vec![follows(1)], &mut changes);
         let of_b: Vec<_> = changes.iter().filter(|f| f.rule == "b").map(|f| f.part_of.as_deref()).collect();
         assert_eq!(of_b, [Some("a:d/1"), Some("a:d/1")]);
+    }
+
+    #[test]
+    fn a_sign_that_led_to_a_root_stands_for_itself_again_when_that_is_over() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        let at = |port: u32, since: Nanos, part_of| {
+            let Verdict::Holds(mut conclusion) = conclusion(port, 0) else { unreachable!("it holds") };
+            (conclusion.since, conclusion.part_of) = (since, part_of);
+            Verdict::Holds(conclusion)
+        };
+        let root = Some(("a", SubjectKey::Port(DeviceId(0), 1)));
+        book.enter("b", 1, vec![at(2, 1, None)], &mut changes);
+        book.enter("a", 5, vec![at(1, 5, None)], &mut changes);
+        book.enter("b", 6, vec![at(2, 1, root.clone())], &mut changes);
+        book.enter("a", 7, vec![], &mut changes);
+        book.enter("b", 8, vec![at(2, 1, None)], &mut changes);
+        let of_b: Vec<_> = changes.iter().filter(|f| f.rule == "b").map(|f| f.part_of.as_deref()).collect();
+        assert_eq!(of_b, [None, Some("a:d/1"), None]);
     }
 
     #[test]

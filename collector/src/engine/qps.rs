@@ -233,6 +233,7 @@ impl Engine {
         let Some(qp) = self.world.qps.find(device, seen.qpn) else { return };
         let detail = qp.detail.as_deref();
         let before = inventory::Numbers {
+            posts: qp.posts,
             wrs: qp.wrs,
             bytes: qp.bytes,
             switches: detail.and_then(|detail| detail.switches),

@@ -20,8 +20,8 @@ pub struct PostWindow {
     pub t: Nanos,
     /// QPs that posted.
     pub qps: u32,
-    /// Times a process posted to another QP than before; `None` where it is not counted.
-    pub switches: Option<u64>,
+    /// Times a process posted to another QP than before, and the posts of the QPs of which that is counted.
+    pub switches: (u64, u64),
     /// Work requests.
     pub wrs: u64,
     /// Bytes they asked to move.
@@ -62,6 +62,7 @@ pub struct Posting {
 /// A QP's numbers before its newest statistics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers<'a> {
+    pub(crate) posts: u64,
     pub(crate) wrs: u64,
     pub(crate) bytes: u64,
     pub(crate) switches: Option<u64>,
@@ -88,7 +89,8 @@ impl Posting {
         open.wrs = open.wrs.saturating_add(wrs);
         open.bytes = open.bytes.saturating_add(bytes);
         if let Some(switches) = now.switches.and_then(|now| now.checked_sub(before.switches?)) {
-            open.switches = Some(open.switches.unwrap_or(0).saturating_add(switches));
+            let posts = now.posts.saturating_sub(before.posts);
+            open.switches = (open.switches.0.saturating_add(switches), open.switches.1.saturating_add(posts));
         }
         let grown_sizes = now.size_log2.as_ref().and_then(|now| growth(before.sizes?, now));
         let (sized, small) = grown_sizes.map_or((0, 0), |buckets| {
@@ -139,17 +141,23 @@ mod tests {
     fn a_window_has_what_the_numbers_grew_by_and_each_qp_once_a_sweep() {
         let mut posting = Posting::default();
         let sizes = |small, large| Some(Histogram([vec![0; 12], vec![small], vec![0; 7], vec![large]].concat()));
-        let stats =
-            |n: u64| QpStats { wrs: n, bytes: n, size_log2: sizes(n, 7), switches: Some(n), ..QpStats::default() };
+        let stats = |n: u64| QpStats {
+            posts: n,
+            wrs: n,
+            bytes: n,
+            size_log2: sizes(n, 7),
+            switches: Some(n),
+            ..QpStats::default()
+        };
         let (old, zero) = (sizes(0, 7), sizes(0, 0));
-        let before = Numbers { wrs: 0, bytes: 0, switches: Some(0), sizes: old.as_ref(), latency: None };
+        let before = Numbers { posts: 0, wrs: 0, bytes: 0, switches: Some(0), sizes: old.as_ref(), latency: None };
         for t in [1, 2] {
             posting.take(t, before, &stats(5));
             posting.take(t, Numbers { sizes: zero.as_ref(), ..before }, &stats(5));
         }
         posting.close_window(3, true);
         let window = posting.newest_first().next().unwrap();
-        assert_eq!((window.qps, window.wrs, window.switches), (2, 20, Some(20)));
+        assert_eq!((window.qps, window.wrs, window.switches), (2, 20, (20, 20)));
         assert_eq!((window.small, window.sized), (20, 34));
         posting.close_window(4, false);
         assert_eq!(posting.newest_first().count(), 1, "a window without tracing is none");

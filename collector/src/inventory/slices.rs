@@ -147,6 +147,7 @@ pub struct Slices {
 
 impl Slices {
     /// The slices, oldest first.
+    #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Slice> + Clone {
         self.closed.iter()
     }
@@ -279,9 +280,8 @@ mod tests {
         }
         let marks: Vec<_> = slices.iter().map(|s| s.growth(Signal::Marked).unwrap()).collect();
         assert_eq!(marks, [7.0; 4]);
-        let bytes: Vec<u64> = slices.iter().map(|s| s.growth(Signal::RxBytes).unwrap().round() as u64).collect();
-        assert_eq!(bytes[0], 0);
-        assert!(bytes[1] == 0 && (940_000..1_010_000).contains(&bytes[2]), "{bytes:?}");
+        let bytes: Vec<f64> = slices.iter().map(|s| s.growth(Signal::RxBytes).unwrap()).collect();
+        assert!(bytes[0] < 1.0 && bytes[1] < 1.0 && (940e3..1_010e3).contains(&bytes[2]), "{bytes:?}");
         assert!(slices.iter().all(|s| s.rate(Signal::CnpSent).is_none()), "nobody counted CNPs");
     }
 
@@ -293,8 +293,8 @@ mod tests {
             read(&mut slices, 0, &mut hw, 1_000 + i * 100, "np_ecn_marked_roce_packets", i);
         }
         read(&mut slices, 1, &mut pma, 2_000, "port_rcv_data", 1_000);
-        let bytes: Vec<u64> = slices.iter().map(|s| s.growth(Signal::RxBytes).unwrap().round() as u64).collect();
-        assert_eq!(bytes, [400; 10]);
+        let even = slices.iter().all(|s| (s.growth(Signal::RxBytes).unwrap() - 400.0).abs() < 0.5);
+        assert!(even && slices.iter().count() == 10);
     }
 
     #[test]

@@ -307,13 +307,7 @@ fn flap(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  Until then keep jobs off this port: every flap costs its QPs a retransmission timeout or their life."
                 .to_owned(),
         would_raise: if seen_too { String::new() } else { "state changes seen by events or a finer poll".to_owned() },
-        part_of: root::of_port(
-            view,
-            port,
-            &["link.down", "nic.stuck", "pcie.aer_fatal", "phy.post_fec", "phy.crc"],
-            since,
-            root::ANY,
-        ),
+        part_of: root::of_link(view, port, &["link.down", "nic.stuck", "pcie.aer_fatal", "phy.post_fec", "phy.crc"]),
         since,
         revision: n,
     })))

@@ -46,8 +46,10 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.phy_post_fec;
     let (key, subject) = view.port_subject(port);
     let found = errors(view, port, Meaning::PostFecErrors, settings.window_s, settings.of);
-    let raised = view.raised("phy.post_fec", &key).is_some();
-    let found = match over(port, found, settings, raised) {
+    if let Some(silent) = silent(view, port, "phy.post_fec", &["link.down"]) {
+        return Some(silent);
+    }
+    let found = match over(found, settings) {
         Standing::Holds(found) => found,
         Standing::Between => return Some(Verdict::Keep(key)),
         Standing::Clear => return None,
@@ -90,7 +92,7 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  counted here were made on the way here."
                 .to_owned(),
         would_raise: if sure { String::new() } else { "frames with a bad CRC at the same time".to_owned() },
-        part_of: root::of_port(view, port, &["link.down"], found.first, root::ANY),
+        part_of: root::of_link(view, port, &["link.down"]),
         since: found.first,
         revision: digits(found.n) << 8 | lane.map_or(0, |lane| u64::from(lane.number) + 1),
     })))
@@ -132,11 +134,13 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let (key, subject) = view.port_subject(port);
     let of = |meaning| errors(view, port, meaning, settings.window_s, settings.of);
     let (frames, packets) = (of(Meaning::CrcErrors), of(Meaning::IcrcErrors));
-    let raised = view.raised("phy.crc", &key).is_some();
+    if let Some(silent) = silent(view, port, "phy.crc", &["link.down", "phy.post_fec"]) {
+        return Some(silent);
+    }
     let mut between = false;
     let mut told: Vec<(Errors, &str)> = Vec::new();
     for (found, what) in [(&frames, "frame with a bad CRC"), (&packets, "packet with a bad ICRC")] {
-        match over(port, found.clone(), settings, raised) {
+        match over(found.clone(), settings) {
             Standing::Holds(found) => told.push((found, what)),
             Standing::Between => between = true,
             Standing::Clear => {}
@@ -172,7 +176,7 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  this one, clean or replace module and cable; if no link counts them, a switch or adapter damages data."
                 .to_owned(),
         would_raise: if sure { String::new() } else { "errors after FEC of the same port at the same time".to_owned() },
-        part_of: root::of_port(view, port, &["link.down", "phy.post_fec"], since, root::ANY),
+        part_of: root::of_link(view, port, &["link.down", "phy.post_fec"]),
         since,
         revision: digits(n) << 2 | u64::from(sure) << 1 | u64::from(told.len() > 1),
     })))
@@ -188,15 +192,27 @@ enum Standing {
     Clear,
 }
 
-fn over(port: &PortRecord, found: Option<Errors>, settings: &ErrorWindows, raised: bool) -> Standing {
-    // A port that is down receives nothing that could be wrong: what was raised stays.
-    let silent = !matches!(port.state, PortState::Active | PortState::Unknown);
+fn over(found: Option<Errors>, settings: &ErrorWindows) -> Standing {
     match found {
         Some(found) if found.windows >= settings.windows.max(1) => Standing::Holds(found),
-        _ if raised && silent => Standing::Between,
         Some(_) => Standing::Between,
         None => Standing::Clear,
     }
+}
+
+/// What a rule says of a port that is not ACTIVE and was told of before: it receives nothing that could be wrong, so what
+/// was raised stays, and belongs to what heads it now.
+pub(super) fn silent(
+    view: &View<'_>,
+    port: &PortRecord,
+    rule: &'static str,
+    roots: &[&'static str],
+) -> Option<Verdict> {
+    if matches!(port.state, PortState::Active | PortState::Unknown) {
+        return None;
+    }
+    let (key, _) = view.port_subject(port);
+    view.raised(rule, &key).map(|finding| finding.again(root::of_link(view, port, roots)))
 }
 
 /// `in 2 windows of the last 30.0 s`.

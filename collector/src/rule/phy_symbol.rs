@@ -2,7 +2,7 @@
 
 use super::clock::{lasting, ns, plural, when};
 use super::link::{names, port_of};
-use super::phy::{digits, pma_counts_errors};
+use super::phy::{digits, pma_counts_errors, silent};
 use super::root;
 use super::span::mean_rate;
 use super::{Rule, View};
@@ -73,9 +73,10 @@ impl Rule for Symbol {
 fn symbol(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.phy_symbol;
     let (key, subject) = view.port_subject(port);
+    let roots = ["link.down", "phy.post_fec", "phy.crc"];
     let raised = view.raised("phy.symbol", &key).is_some();
     if !matches!(port.state, PortState::Active | PortState::Unknown) {
-        return raised.then_some(Verdict::Keep(key));
+        return silent(view, port, "phy.symbol", &roots);
     }
     let symbols =
         pma_counts_errors(port).then(|| mean_rate(view, port, Meaning::SymbolError, settings.window_s)).flatten();
@@ -122,7 +123,7 @@ fn symbol(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  when they go on growing."
             .to_owned(),
         would_raise: "errors after FEC, bad CRCs, or the link going down".to_owned(),
-        part_of: root::of_port(view, port, &["link.down", "phy.post_fec", "phy.crc"], since, root::ANY),
+        part_of: root::of_link(view, port, &roots),
         since,
         revision: rate << 16 | digits(n),
     })))

@@ -1,7 +1,7 @@
 //! The trend of what FEC corrects: the earliest sign of a link that will fail.
 
 use super::clock::ns;
-use super::phy::{not_counted, phy_check};
+use super::phy::{not_counted, phy_check, silent};
 use super::root;
 use super::settings::PhyPreFecTrend;
 use super::span::{mean, mean_rate, windows_of};
@@ -132,7 +132,7 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let raised = view.raised("phy.pre_fec_trend", &key);
     let keep = |raised: Option<&Finding>| raised.map(|_| Verdict::Keep(key.clone()));
     if !matches!(port.state, PortState::Active | PortState::Unknown) {
-        return keep(raised);
+        return silent(view, port, "phy.pre_fec_trend", &["link.down", "phy.post_fec"]);
     }
     // What is below the least that is told needs no history: that is most ports, most of the time.
     let least = if raised.is_some() { settings.min_ber / 2.0 } else { settings.min_ber.min(settings.lane_ber) };
@@ -162,7 +162,10 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             summary.push_str(&format!(", {times:.0} times this link's own {baseline:.1e} ({windows} windows)"));
         }
         Some(_) => summary.push_str(&format!(", none before ({windows} windows)")),
-        None => summary.push_str(&format!(", more than {:.0e}; no baseline yet", settings.max_ber)),
+        None if ber > settings.max_ber => {
+            summary.push_str(&format!(", more than {:.0e}; no baseline yet", settings.max_ber));
+        }
+        None => summary.push_str("; no baseline yet"),
     }
     if let Some((lane, lane_ber)) = &lane {
         summary.push_str(&format!("; {lane}"));
@@ -201,7 +204,7 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         } else {
             "one lane far above the others, or errors that FEC could not correct".to_owned()
         },
-        part_of: root::of_port(view, port, &["link.down", "phy.post_fec"], since, root::ANY),
+        part_of: root::of_link(view, port, &["link.down", "phy.post_fec"]),
         since,
         revision: doubled << 8 | lane.map_or(0, |(lane, _)| u64::from(lane.number) + 1),
     })))

@@ -19,8 +19,9 @@ pub(super) struct Posted {
     pub(super) qps: u32,
     pub(super) wrs_per_s: f64,
     pub(super) bytes_per_s: f64,
-    /// Times a process posted to another QP than before, per second; `None` where it is not counted.
-    pub(super) switches_per_s: Option<f64>,
+    /// Times a process posted to another QP than before, per second and as a share of posts; `None` where it is not
+    /// counted.
+    pub(super) switches: Option<(f64, f64)>,
     /// Share of the work requests of known size that are small; `None` when no size is known.
     pub(super) small_share: Option<f64>,
     /// Mean latency, ns; `None` where it is not measured.
@@ -47,12 +48,12 @@ pub(super) fn posted(view: &View<'_>, port: &PortRecord, window_s: f64) -> Optio
         (n > 0).then(|| total / n as f64)
     };
     let (wrs, sized) = (sum(|w| w.wrs), sum(|w| w.sized));
-    let counted = traced.iter().any(|window| window.switches.is_some());
+    let (switches, posts) = (sum(|w| w.switches.0), sum(|w| w.switches.1));
     (wrs > 0.0).then(|| Posted {
         qps: traced.iter().map(|window| window.qps).max().unwrap_or(0),
         wrs_per_s: wrs / seconds,
         bytes_per_s: sum(|w| w.bytes) / seconds,
-        switches_per_s: counted.then(|| sum(|w| w.switches.unwrap_or(0)) / seconds),
+        switches: (posts > 0.0).then(|| (switches / seconds, switches / posts)),
         small_share: (sized > 0.0).then(|| sum(|w| w.small) / sized),
         latency_ns: mean(|w| w.latency),
         small_latency_ns: mean(|w| w.small_latency),
@@ -125,7 +126,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let (key, subject) = view.port_subject(port);
     let raised = view.raised("qp.cache_pressure", &key).is_some();
     let least = if raised { settings.qps / 2 } else { settings.qps };
-    let switches = posted.switches_per_s.map(|switches| switches / posted.wrs_per_s);
+    let switches = posted.switches.map(|(_, share)| share);
     if posted.qps < least || switches.is_some_and(|share| share < settings.switch_share) {
         return None;
     }
@@ -133,7 +134,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let level = quiet_level(port, posted.qps);
     let slower = posted.small_latency_ns.zip(level).map(|(now, (before, _))| now / before).filter(|_| !busy_link);
     let risen = slower.is_some_and(|times| times > settings.slower);
-    // Without a latency only a number that no adapter's cache is known to hold is worth a word.
+    // Without a latency only a number that is large for any adapter's cache is worth a word.
     if !risen && (slower.is_some() || posted.qps < settings.many || switches.is_none()) {
         return None;
     }
@@ -145,10 +146,10 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         f64::from(settings.qps),
         "QPs",
     )];
-    if let (Some(per_s), Some(share)) = (posted.switches_per_s, switches) {
+    if let Some((per_s, share)) = posted.switches {
         evidence.push(Evidence::new("changes of the QP", window, per_s, None, "1/s"));
         evidence.push(Evidence::new(
-            "changes of the QP, of all work requests",
+            "changes of the QP, of all posts",
             window,
             share * 100.0,
             settings.switch_share * 100.0,
@@ -179,9 +180,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         summary: format!(
             "QP contexts may not fit the adapter's cache (inferred): {} QPs posted to in one window{}{latency}",
             posted.qps,
-            switches
-                .map(|share| format!(", another QP in {:.0} % of work requests", share * 100.0))
-                .unwrap_or_default()
+            switches.map(|share| format!(", another QP in {:.0} % of posts", share * 100.0)).unwrap_or_default()
         ),
         evidence,
         advice:

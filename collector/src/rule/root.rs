@@ -36,6 +36,17 @@ pub(super) fn of_port(view: &View<'_>, port: &PortRecord, roots: &[&'static str]
         .map(|(root, _)| root)
 }
 
+/// A link that is down for less is one that flaps, ns.
+const LASTING_NS: Nanos = 5_000_000_000;
+
+/// The same for a sign of the link itself, which may have been there long before: it belongs to a fall that lasts.
+pub(super) fn of_link(view: &View<'_>, port: &PortRecord, roots: &[&'static str]) -> Root {
+    let lasting = |(id, _): &(&'static str, SubjectKey), first: Nanos| {
+        *id != "link.down" || view.now.saturating_sub(first) >= LASTING_NS
+    };
+    raised_of(view, port, roots).into_iter().find(|(root, first)| lasting(root, *first)).map(|(root, _)| root)
+}
+
 /// The raised findings among `roots` that concern a port, in [`ORDER`], each with when its first sign was seen.
 pub(super) fn raised_of(
     view: &View<'_>,

@@ -358,9 +358,9 @@ table! {
         /// QPs posted to in one window (`rule.window_s`) from which on it is looked at, 1 or more.
         qps: u32 = 1024,
         /// QPs from which on their number alone is worth an info, 1 or more.
-        many: u32 = 16384,
-        /// Share of work requests that go to another QP than the one before, 0 to 1.
-        switch_share: f64 = 0.5,
+        many: u32 = 2048,
+        /// Share of posts that go to another QP than the one before, 0 to 1.
+        switch_share: f64 = 0.3,
         /// Times the latency of small operations with fewer QPs that are too much when exceeded, above 1.
         slower: f64 = 1.5,
     }
@@ -374,7 +374,7 @@ table! {
         /// Share of work requests of at most 4 KB, 0 to 1.
         share: f64 = 0.8,
         /// Work requests per second below which a port is not busy with them, 0 or more.
-        per_s: f64 = 20_000.0,
+        per_s: f64 = 10_000.0,
         /// Share of the line rate from which on the link is used well enough, 0 to 1.
         efficiency: f64 = 0.5,
         /// Microseconds a small operation takes that nothing holds up: what fills the link is outstanding for so long.

@@ -7,6 +7,7 @@ use super::words::{definition, hand_check, percent};
 use super::{View, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
+use crate::observation::Nanos;
 use crate::rule::Rule;
 use crate::timeline::counter_table::Meaning;
 
@@ -14,6 +15,8 @@ use crate::timeline::counter_table::Meaning;
 const CNP_DSCP: u8 = 48;
 /// Packets of data in the CNPs' DSCP that a finding needs.
 const MIN_PACKETS: u64 = 100;
+/// A stretch that the counters' own lists hold also at 10 ms, ns.
+const SHORT_NS: Nanos = 800_000_000;
 
 /// `ecn.wrong_class`.
 pub(in crate::rule) struct WrongClass;
@@ -67,15 +70,15 @@ fn protected(port: &PortRecord) -> Option<[bool; 8]> {
     any
 }
 
-/// Bytes by priority since the span began, in the direction of the meaning; `None` where one is not known.
-fn bytes_by_priority(port: &PortRecord, meaning: Meaning, span: &Span<'_>) -> Option<[u64; 8]> {
+/// Bytes by priority since `from`, in the direction of the meaning; `None` where one is not known.
+fn bytes_by_priority(port: &PortRecord, meaning: Meaning, from: Nanos) -> Option<[u64; 8]> {
     let mut bytes = [0u64; 8];
     let mut any = false;
     for series in port.series_of(meaning) {
         let Some(slot) = series.def.index_in(&series.name).and_then(|n| bytes.get_mut(usize::from(n))) else {
             continue;
         };
-        let growth = series.growth_since(span.from)?;
+        let growth = series.growth_since(from)?;
         if growth.broken {
             return None;
         }
@@ -85,18 +88,28 @@ fn bytes_by_priority(port: &PortRecord, meaning: Meaning, span: &Span<'_>) -> Op
     any.then_some(bytes)
 }
 
+/// A direction's RDMA bytes, its bytes by priority, and the seconds they were counted over.
+fn counted(port: &PortRecord, span: &Span<'_>, all: Meaning, by: Meaning) -> Option<(u64, [u64; 8], f64)> {
+    // Counters that move at every one of many readings keep only the last of them: then a shorter time is looked at.
+    [span.from, span.to.saturating_sub(SHORT_NS), span.to.saturating_sub(SHORT_NS / 2)].into_iter().find_map(|from| {
+        let rdma = port.growth(all, from).filter(|growth| !growth.broken)?.sum;
+        let seconds = span.to.saturating_sub(from) as f64 / 1e9;
+        Some((rdma, bytes_by_priority(port, by, from)?, seconds))
+    })
+}
+
 fn by_priority(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.ecn_wrong_class;
     let span = Span::newest(view, port, settings.windows)?;
     let (key, _) = view.port_subject(port);
     let raised = view.raised("ecn.wrong_class", &key).is_some();
     let directions = [
-        ("sent", Meaning::PriorityTxBytes, span.growth(Meaning::TxBytes)),
-        ("received", Meaning::PriorityRxBytes, span.growth(Meaning::RxBytes)),
+        ("sent", Meaning::TxBytes, Meaning::PriorityTxBytes),
+        ("received", Meaning::RxBytes, Meaning::PriorityRxBytes),
     ];
-    for (word, meaning, rdma) in directions {
-        let (Some(rdma), Some(bytes)) = (rdma, bytes_by_priority(port, meaning, &span)) else { continue };
-        let rate = port.rate_gbps? * 1e9 / 8.0 * span.seconds();
+    for (word, all, by) in directions {
+        let Some((rdma, bytes, seconds)) = counted(port, &span, all, by) else { continue };
+        let rate = port.rate_gbps? * 1e9 / 8.0 * seconds;
         if (rdma as f64) < settings.utilisation * rate {
             if raised {
                 return Some(Verdict::Keep(key));
@@ -129,7 +142,7 @@ fn by_priority(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                     settings.share,
                     "share",
                 );
-                return Some(conclude(view, port, &span, summary, vec![row], Grade::Suspected));
+                return Some(conclude(view, port, &span, &summary, vec![row], Grade::Suspected));
             }
         }
         if let Some(cnp) = cnp_priority(port).map(usize::from) {
@@ -147,7 +160,7 @@ fn by_priority(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                     settings.share,
                     "share",
                 );
-                return Some(conclude(view, port, &span, summary, vec![row], Grade::Suspected));
+                return Some(conclude(view, port, &span, &summary, vec![row], Grade::Suspected));
             }
         }
     }
@@ -163,18 +176,18 @@ fn by_packets(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     for (word, prefix, all) in [("sent", "tx_dscp_", "tx_data"), ("received", "rx_dscp_", "rx_data")] {
         let (Some(all), by_dscp) = (packets.growth(all), packets.by_number(prefix)) else { continue };
         let Some((_, there)) = by_dscp.iter().find(|(dscp, _)| *dscp == cnp) else { continue };
-        let part = *there as f64 / all.max(1) as f64;
-        if *there >= MIN_PACKETS && part >= settings.packet_share {
+        let share = *there as f64 / all.max(1) as f64;
+        if *there >= MIN_PACKETS && share >= settings.packet_share {
             let summary =
-                format!("{} of the RDMA data packets {word} carry DSCP {cnp}, that of the CNPs", percent(part));
+                format!("{} of the RDMA data packets {word} carry DSCP {cnp}, that of the CNPs", percent(share));
             let row = Evidence::new(
                 format!("{prefix}{cnp} / data packets"),
                 Some(span.seconds()),
-                part,
+                share,
                 settings.packet_share,
                 "share",
             );
-            return Some(conclude(view, port, &span, summary, vec![row], Grade::Confirmed));
+            return Some(conclude(view, port, &span, &summary, vec![row], Grade::Confirmed));
         }
     }
     None
@@ -184,7 +197,7 @@ fn conclude(
     view: &View<'_>,
     port: &PortRecord,
     span: &Span<'_>,
-    summary: String,
+    summary: &str,
     evidence: Vec<Evidence>,
     grade: Grade,
 ) -> Verdict {

@@ -11,7 +11,7 @@ use crate::rule::Rule;
 use crate::timeline::counter_table::Meaning;
 
 /// Windows a quiet latency must rest on before it is compared with.
-const BASE_WINDOWS: usize = 10;
+const BASE_WINDOWS: usize = 5;
 /// A stop of others for more than this share of the own pause makes this host the slow receiver.
 const OWN_PART: f64 = 0.2;
 /// Not-ECT data packets in all that a finding needs.
@@ -224,14 +224,14 @@ impl Rule for NotEct {
 /// Packets show it.
 fn seen_not_ect(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.ecn_not_ect;
-    let packets = Packets::since(port, view.ago(settings.windows * view.world.window_ns as f64 / 1e9))?;
+    let seconds = settings.windows * view.world.window_ns as f64 / 1e9;
+    let packets = Packets::since(port, view.ago(seconds))?;
     let (not_ect, data) = (packets.growth("tx_not_ect")?, packets.growth("tx_data")?);
-    let part = not_ect as f64 / data.max(1) as f64;
-    if not_ect < MIN_NOT_ECT || part < settings.share {
+    let fraction = not_ect as f64 / data.max(1) as f64;
+    if not_ect < MIN_NOT_ECT || fraction < settings.share {
         return None;
     }
     let (key, subject) = view.port_subject(port);
-    let window = Some(settings.windows * view.world.window_ns as f64 / 1e9);
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
@@ -239,13 +239,13 @@ fn seen_not_ect(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         grade: Grade::Confirmed,
         summary: format!(
             "{} of the RoCE data packets this port sends are Not-ECT ({not_ect} of {data})",
-            percent(part)
+            percent(fraction)
         ),
-        evidence: vec![Evidence::new("tx_not_ect / tx_data", window, part, settings.share, "share")],
+        evidence: vec![Evidence::new("tx_not_ect / tx_data", Some(seconds), fraction, settings.share, "share")],
         advice: ADVICE.to_owned(),
         would_raise: String::new(),
         part_of: None,
-        since: view.ago(window.unwrap_or(0.0)),
+        since: view.ago(seconds),
         revision: 0,
     })))
 }

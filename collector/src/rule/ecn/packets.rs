@@ -2,6 +2,7 @@
 
 use crate::inventory::{CounterSet, PortRecord};
 use crate::observation::{CounterSource, Nanos};
+use crate::timeline::Series;
 use crate::timeline::counter_table::Kind;
 
 /// Packets with a delay of each kind that are enough to compare.
@@ -28,6 +29,7 @@ pub(super) enum Delays {
 
 /// Typical delays, ns: medians where the classes of the delays are told, else means, which one late packet can move.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(clippy::struct_field_names, reason = "the unit is part of a name")]
 pub(super) struct Means {
     /// Of marked packets.
     pub(super) ce_ns: f64,
@@ -93,7 +95,7 @@ impl<'w> Packets<'w> {
             let mean = || Some(self.growth(&format!("delay_{kind}_sum_ns"))? as f64 / n as f64);
             self.median(kind, n).or_else(mean)
         };
-        let min = self.set.get("delay_min_ns").filter(|min| min.def.kind == Kind::Gauge).and_then(|min| min.value());
+        let min = self.set.get("delay_min_ns").filter(|min| min.def.kind == Kind::Gauge).and_then(Series::value);
         let means = typical("ce").zip(typical("plain")).zip(min);
         let Some(((ce_ns, plain_ns), min)) = means.filter(|(_, min)| *min > 0) else { return Delays::Unclear };
         let means = Means { ce_ns, plain_ns, min_ns: min as f64 };

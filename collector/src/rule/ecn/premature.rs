@@ -15,8 +15,9 @@ use crate::timeline::counter_table::Meaning;
 const MIN_MARKS: f64 = 100.0;
 /// A raised finding stays while the signs weigh this much less than they must to raise it.
 const SLACK: f64 = 1.0;
-/// What the signs must weigh more where pause is not counted: true marks of full buffers look alike then.
-const PAUSE_UNKNOWN: f64 = 0.5;
+/// What the signs must weigh more where pause is not counted (true marks of full buffers look alike then), and where
+/// large messages alone tell of latency.
+const BLIND: f64 = 0.5;
 /// Windows of `TxWait` its usual level rests on, at least.
 const USUAL_WINDOWS: usize = 30;
 
@@ -94,7 +95,8 @@ fn judge(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         return None;
     }
     let confirmed = matches!(delays, Delays::NoQueue(_));
-    let wanted = settings.weight + if pause_known(&case) { 0.0 } else { PAUSE_UNKNOWN };
+    let blind = [!pause_known(&case), signs.per_qp && !signs.small];
+    let wanted = settings.weight + blind.iter().filter(|blind| **blind).count() as f64 * BLIND;
     let steady = case.span.parts(settings.windows as usize).iter().all(|part| {
         part.mark_rate().is_some_and(|m| m > settings.mark_rate) && part.u_rx.is_some_and(|u| u < settings.utilisation)
     });

@@ -10,7 +10,11 @@ use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
 use crate::rule::Rule;
+use crate::timeline::Ring;
 use crate::timeline::counter_table::Meaning;
+
+/// Share of the sent bytes the probes must see.
+const SEEN: f64 = 0.9;
 
 /// `ecn.cnp_ignored`.
 pub(in crate::rule) struct CnpIgnored;
@@ -120,11 +124,13 @@ fn ignored(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
 
 /// CNPs are handled all the time and the port sends at nearly its full rate: CNPs a second.
 ///
-/// A flow is cut by each CNP and needs milliseconds to come back, so a port of few flows cannot keep both up. One of many
-/// flows can: then nothing is said.
+/// Several flows share the rate: each is slowed down to its part and the port stays full, so CNPs at full rate are normal
+/// there. A single flow that gets CNPs faster than DCQCN's alpha fades (some 50 µs) is halved again and again and cannot
+/// stay near the rate of the line.
 fn keeps_rate(view: &View<'_>, port: &PortRecord, parts: &[Sums]) -> Option<f64> {
     let settings = &view.settings.ecn_cnp_ignored;
-    if !Control::of(port).needs_marks() || port.qps == 0 || port.qps > settings.qps {
+    let few = (1..=settings.qps).contains(&port.qps);
+    if !Control::of(port).needs_marks() || !few || !all_seen(port) {
         return None;
     }
     let (mut handled, mut seconds) = (0.0, 0.0);
@@ -137,6 +143,12 @@ fn keeps_rate(view: &View<'_>, port: &PortRecord, parts: &[Sums]) -> Option<f64>
         seconds += part.seconds;
     }
     (seconds > 0.0).then(|| handled / seconds)
+}
+
+/// The probes see nearly all that the port sends, so the QPs that are known are all its flows.
+fn all_seen(port: &PortRecord) -> bool {
+    let sent = port.rates.get(&Meaning::TxBytes).and_then(Ring::last);
+    port.traced.last().zip(sent).is_some_and(|(traced, sent)| sent > 0.0 && traced >= SEEN * sent)
 }
 
 /// `ecn.cnp_lost`.

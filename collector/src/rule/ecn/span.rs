@@ -69,6 +69,7 @@ pub(super) struct Span<'w> {
     /// Newest first.
     slices: Vec<&'w Slice>,
     bytes_per_s: f64,
+    window_s: f64,
     /// Its beginning.
     pub(super) from: Nanos,
     /// Its end.
@@ -83,18 +84,18 @@ impl<'w> Span<'w> {
         if port.state != crate::observation::PortState::Active {
             return None;
         }
-        let window_s = view.world.window_ns as f64 / 1e9;
-        let wanted = window_s * f64::from(windows);
+        let each_s = view.world.window_ns as f64 / 1e9;
+        let wanted = each_s * f64::from(windows);
         let newest = port.slices.iter().next_back()?;
         let period = newest.seconds();
-        if view.now.saturating_sub(newest.to) > ns((STALE_WINDOWS * window_s).max(STALE_WINDOWS * period)) {
+        if view.now.saturating_sub(newest.to) > ns((STALE_WINDOWS * each_s).max(STALE_WINDOWS * period)) {
             return None;
         }
         let mut seconds = 0.0;
         let mut slices = Vec::new();
         for slice in port.slices.iter().rev() {
             // The last slices may wait for a set that is read a moment later.
-            if slices.is_empty() && slice.rate(Signal::RxBytes).is_none() && newest.to - slice.to < ns(window_s) {
+            if slices.is_empty() && slice.rate(Signal::RxBytes).is_none() && newest.to - slice.to < ns(each_s) {
                 continue;
             }
             slices.push(slice);
@@ -104,12 +105,12 @@ impl<'w> Span<'w> {
             }
         }
         // Fine slices make short windows: a tenth of a second has room for ten of them.
-        let shortest = (SLICES_A_WINDOW * period).clamp(MIN_WINDOW_S.min(window_s), window_s.max(period));
+        let shortest = (SLICES_A_WINDOW * period).clamp(MIN_WINDOW_S.min(each_s), each_s.max(period));
         if slices.len() < windows as usize || seconds < shortest * f64::from(windows) * ENOUGH {
             return None;
         }
         let (from, to) = (slices.last()?.from, slices.first()?.to);
-        Some(Self { port, slices, bytes_per_s: rate * 1e9 / 8.0, from, to })
+        Some(Self { port, slices, bytes_per_s: rate * 1e9 / 8.0, window_s: each_s, from, to })
     }
 
     /// Its length, seconds.
@@ -197,7 +198,15 @@ impl<'w> Span<'w> {
     /// reading that reaches into it. `None` when it is not known.
     pub(super) fn growth(&self, meaning: Meaning) -> Option<u64> {
         let growth = self.port.growth(meaning, self.from)?;
-        (!growth.broken).then_some(growth.sum)
+        if !growth.broken {
+            return Some(growth.sum);
+        }
+        // A counter that moves at every one of many readings keeps too few of them: its windows keep all.
+        let windows = (self.seconds() / self.window_s).ceil().max(1.0);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few windows of a rate")]
+        let known: Vec<f64> = self.port.rates.get(&meaning)?.newest_first().take(windows as usize).flatten().collect();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        (!known.is_empty()).then(|| (known.iter().sum::<f64>() * self.window_s).round() as u64)
     }
 
     /// Share of the time this port was told to stop (0–1) and told others to; `None` where the duration is not counted.

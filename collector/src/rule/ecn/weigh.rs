@@ -33,9 +33,11 @@ pub(super) struct Sign {
 /// All signs of a port.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Signs {
-    signs: Vec<Sign>,
+    list: Vec<Sign>,
     /// Latency of operations is among them.
     pub(super) per_qp: bool,
+    /// Small operations were among those: large ones alone tell less.
+    pub(super) small: bool,
     /// Something of them for the sentence.
     pub(super) latency: Option<Latency>,
 }
@@ -57,12 +59,12 @@ pub(super) struct Latency {
 
 impl Signs {
     fn add(&mut self, what: &'static str, unit: &'static str, value: f64, weight: f64) {
-        self.signs.push(Sign { what: (what, unit), value, weight });
+        self.list.push(Sign { what: (what, unit), value, weight });
     }
 
     /// The sum of the weights.
     pub(super) fn sum(&self) -> f64 {
-        self.signs.iter().map(|sign| sign.weight).sum()
+        self.list.iter().map(|sign| sign.weight).sum()
     }
 
     /// A row for each sign.
@@ -71,7 +73,7 @@ impl Signs {
             let name = format!("{} (weight {:+.1})", sign.what.0, sign.weight);
             Evidence::new(name, Some(window_s), sign.value, None, sign.what.1)
         };
-        self.signs.iter().map(row).collect()
+        self.list.iter().map(row).collect()
     }
 }
 
@@ -104,7 +106,7 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
             very_late as f64 / n / stood,
             weights.1,
         );
-        signs.per_qp = true;
+        (signs.per_qp, signs.small) = (true, true);
         signs.latency = latency(port, small, SizeClass::Small);
     }
     if let Some(large) = port.latencies.sum(SizeClass::Large, from).filter(|large| large.n >= 20 && large.wrs > 0) {
@@ -177,6 +179,8 @@ fn of_late(late: u64, n: u64, stood: f64) -> f64 {
         (found, wanted) if found < 0.1 * wanted && wanted >= 10.0 => 1.3,
         // Too few to be missed, and none seen.
         (found, _) if found < 3.0 => 0.5,
+        // Far more than the marks call for: the bucket's edge is close to the floor, and a few packets pass it.
+        (found, wanted) if found >= 10.0 * wanted => -0.3,
         _ => -0.6,
     }
 }

@@ -4,6 +4,7 @@
 mod bottleneck;
 mod counter;
 mod dying;
+mod ecn;
 mod failover;
 mod health;
 mod link;

@@ -14,8 +14,9 @@
 //! A truth line names a rule and says whether its finding would be right from here on. The queue decides, second by
 //! second, with K* = 0.17·C·RTT and L = 2 ([`super::packet::truth`]): `ecn.premature` is right while at least half of
 //! the marks of the second are premature and more than one packet in 10 000 is marked; `ecn.missed` while the queue is
-//! congested (above K* for L·RTT) for more than 5 % of the second and less than one packet in 100 000 is marked. The
-//! truth of the other classes is the fault that was switched on.
+//! congested (above K* for L·RTT) for more than 5 % of the second and less than one packet in 100 000 is marked. Both are
+//! told for every class. The truth of the other classes is the fault that was switched on, while it shows: for
+//! `ecn.rail_asymmetry` the rail is marked five times as often as the others' median.
 
 mod port;
 mod scene;
@@ -29,6 +30,9 @@ use scene::Scene;
 
 /// Length of the stretches that get a label of their own, ns.
 const LABEL_NS: Nanos = 1_000_000_000;
+
+/// Least multiple of the other rails' median, and least share of marked packets, of a rail that stands out.
+const ASYMMETRY: (f64, f64) = (5.0, 1e-4);
 
 /// A class of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,9 +128,9 @@ impl Trace {
         for port in &mut self.ports {
             port.advance(t, &self.scene);
             port.emit(t, &self.scene, self.per_qp, emit);
-            if t / LABEL_NS > (t - self.scene.period_ns) / LABEL_NS {
-                port.label(t, &self.scene, emit);
-            }
+        }
+        if t / LABEL_NS > (t - self.scene.period_ns) / LABEL_NS {
+            self.label(t - LABEL_NS, emit);
         }
         true
     }
@@ -134,6 +138,27 @@ impl Trace {
     /// Emits all of it.
     pub fn run(mut self, emit: &mut Emit<'_>) {
         while self.step(emit) {}
+    }
+
+    /// Labels the second that began at `t`.
+    fn label(&mut self, t: Nanos, emit: &mut Emit<'_>) {
+        let judged: Vec<_> = self.ports.iter_mut().map(|port| port.judge(&self.scene)).collect();
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            let of = judged[at];
+            port.label(t, "ecn.premature", of.premature && self.scene.cc_algorithm.is_none(), emit);
+            port.label(t, "ecn.missed", of.missed, emit);
+            match self.scene.class.rule {
+                None | Some("ecn.premature" | "ecn.missed") => {}
+                Some(rule @ "ecn.rail_asymmetry") => {
+                    let mut others: Vec<f64> =
+                        judged.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other.m).collect();
+                    others.sort_unstable_by(f64::total_cmp);
+                    let median = others.get(others.len() / 2).copied().unwrap_or(0.0);
+                    port.label(t, rule, of.fault && of.m > ASYMMETRY.0 * median && of.m > ASYMMETRY.1, emit);
+                }
+                Some(rule) => port.label(t, rule, of.fault && (of.m > 0.0 || rule == "ecn.not_ect"), emit),
+            }
+        }
     }
 
     fn introduce(&self, emit: &mut Emit<'_>) {

@@ -30,16 +30,29 @@ pub(super) struct LabelledPort {
     silent: bool,
     /// The trace's time.
     at: Nanos,
-    labelled: Labelled,
+    before: Before,
+    labels: Vec<(&'static str, bool)>,
 }
 
-/// What had been counted when the last label was given, and the label.
+/// What had been counted when the last second was judged.
 #[derive(Default)]
-struct Labelled {
+struct Before {
     counts: Counts,
     packets: u64,
     ce: u64,
-    active: Option<bool>,
+}
+
+/// What was true in a second.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judged {
+    /// Share of packets marked.
+    pub(super) m: f64,
+    /// Most marks were premature, and there were enough.
+    pub(super) premature: bool,
+    /// There was congestion and no mark.
+    pub(super) missed: bool,
+    /// The fault is on.
+    pub(super) fault: bool,
 }
 
 /// What the port and its QPs counted.
@@ -54,7 +67,7 @@ struct Seen {
     silent_ps: u64,
     silent_since: Option<u64>,
     small: Numbers,
-    large: Numbers,
+    large: Vec<Numbers>,
 }
 
 /// A QP's statistics.
@@ -99,8 +112,10 @@ impl Observer for Seen {
 
     fn message(&mut self, message: &Message) {
         let ns = (message.end_ps - message.start_ps) / PS_PER_NS;
-        let numbers = if message.probe { &mut self.small } else { &mut self.large };
-        numbers.count(message.bytes, ns);
+        match self.large.get_mut(message.flow as usize).filter(|_| !message.probe) {
+            Some(large) => large.count(message.bytes, ns),
+            None => self.small.count(message.bytes, ns),
+        }
     }
 
     fn pause(&mut self, t_ps: u64, silent: bool) {
@@ -138,12 +153,13 @@ impl LabelledPort {
                 silent_ps: 0,
                 silent_since: None,
                 small: Numbers::default(),
-                large: Numbers::default(),
+                large: vec![Numbers::default(); params.senders as usize],
             },
             on: false,
             silent: false,
             at: 0,
-            labelled: Labelled::default(),
+            before: Before::default(),
+            labels: Vec::new(),
         }
     }
 
@@ -248,7 +264,9 @@ impl LabelledPort {
         }
         if per_qp {
             self.qp(t, SMALL_QPN, "SEND", &seen.small, n, emit);
-            self.qp(t, SMALL_QPN + 1, "RDMA_READ", &seen.large, n, emit);
+            for (qpn, large) in (SMALL_QPN + 1..).zip(&seen.large) {
+                self.qp(t, qpn, "RDMA_READ", large, n, emit);
+            }
         }
     }
 
@@ -291,32 +309,35 @@ impl LabelledPort {
         emit(&Observation { t, body: Body::QpStats(body) });
     }
 
-    /// Says what was true in the second that ends at `t`, where it differs from the second before.
-    pub(super) fn label(&mut self, t: Nanos, scene: &Scene, emit: &mut Emit<'_>) {
+    /// What was true of the queue in the second that is over: share of packets marked, whether the marks were premature,
+    /// and whether congestion was missed.
+    pub(super) fn judge(&mut self, scene: &Scene) -> Judged {
         let seen = &self.seen;
         let counts = seen.truth.counts().next().map(|(_, counts)| counts).unwrap_or_default();
-        let before = std::mem::replace(
-            &mut self.labelled,
-            Labelled { counts, packets: seen.packets, ce: seen.ce, active: None },
-        );
+        let before = std::mem::replace(&mut self.before, Before { counts, packets: seen.packets, ce: seen.ce });
         let premature = counts.premature_marks - before.counts.premature_marks;
         let marks = premature + counts.true_marks - before.counts.true_marks;
         let m = (seen.ce - before.ce) as f64 / (seen.packets - before.packets).max(1) as f64;
         let label_ps = (LABEL_NS * PS_PER_NS / scene.thin) as f64;
         let congested = (counts.congested_ps - before.counts.congested_ps) as f64 / label_ps;
-        let Some(rule) = scene.class.rule else { return };
-        let on = self.troubled(scene) && self.on;
-        let active = match rule {
-            "ecn.premature" => m > PREMATURE.1 && premature as f64 >= PREMATURE.0 * marks as f64,
-            "ecn.missed" => congested > MISSED.0 && m < MISSED.1,
-            _ => on,
-        };
-        if before.active != Some(active) {
-            let body = TruthLine { device: self.device.as_str().into(), port: 1, class: rule.into(), active };
-            // The label is about the second that is over.
-            emit(&Observation { t: t - LABEL_NS, body: Body::Truth(body) });
+        Judged {
+            m,
+            premature: m > PREMATURE.1 && premature as f64 >= PREMATURE.0 * marks as f64,
+            missed: congested > MISSED.0 && m < MISSED.1,
+            fault: self.troubled(scene) && self.on,
         }
-        self.labelled.active = Some(active);
+    }
+
+    /// Says from when on a rule's finding would be right or wrong, where that has changed.
+    pub(super) fn label(&mut self, t: Nanos, rule: &'static str, active: bool, emit: &mut Emit<'_>) {
+        let known = self.labels.iter_mut().find(|(name, _)| *name == rule);
+        match known {
+            Some((_, before)) if *before == active => return,
+            Some((_, before)) => *before = active,
+            None => self.labels.push((rule, active)),
+        }
+        let body = TruthLine { device: self.device.as_str().into(), port: 1, class: rule.into(), active };
+        emit(&Observation { t, body: Body::Truth(body) });
     }
 }
 
