@@ -276,7 +276,7 @@ impl Engine {
                 return;
             }
             if !self.world.device(id).identity().contradicts(&identity) {
-                self.device_mut(id).update(seen);
+                self.update_device(id, seen);
                 return;
             }
             // Another device has the name now; the one that had it is gone from here.
@@ -308,7 +308,12 @@ impl Engine {
             }
             None => self.device_id(t, &seen.device),
         };
+        self.update_device(id, seen);
+    }
+
+    fn update_device(&mut self, id: DeviceId, seen: &observation::Device<'_>) {
         self.device_mut(id).update(seen);
+        self.world.place_device(id);
     }
 
     /// The device that is there under another name and is the one seen: it was renamed, and nobody told of a removal.
@@ -344,11 +349,7 @@ impl Engine {
 
     fn port_index(&mut self, t: Nanos, device: DeviceId, port: u32, state: PortState) -> usize {
         let key = PortKey { device, port };
-        if let Some(index) = self.world.ports.iter().position(|port| port.key == key) {
-            return index;
-        }
-        self.world.ports.push(Arc::new(PortRecord::new(key, t, state)));
-        self.world.ports.len() - 1
+        self.world.place_of(key).unwrap_or_else(|| self.world.add_port(PortRecord::new(key, t, state)))
     }
 
     fn port(&mut self, t: Nanos, seen: &observation::Port<'_>) {

@@ -59,7 +59,7 @@ mod tests {
         for value in sent {
             ring.push(*value);
         }
-        world.ports.push(Arc::new(port));
+        world.add_port(port);
         world
     }
 

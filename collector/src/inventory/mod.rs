@@ -17,7 +17,7 @@ mod restate;
 mod sets;
 mod slices;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub use aer_tally::{AerClass, AerCount, AerTally};
@@ -107,6 +107,8 @@ pub struct World {
     pub devices: Vec<Arc<DeviceRecord>>,
     /// Ports of all devices, in the order of first appearance.
     pub ports: Vec<Arc<PortRecord>>,
+    /// Where ports and devices are found without a search.
+    places: Arc<Places>,
     /// PCIe functions by address.
     pub pcie: BTreeMap<Arc<str>, Arc<PcieRecord>>,
     /// QPs.
@@ -135,6 +137,15 @@ pub struct World {
     pub failovers_dropped: u64,
     /// Times a rule had so many raised findings that a further one was only counted.
     pub findings_dropped: u64,
+}
+
+/// Where the ports of a device and the devices of a function are: rules ask for them in every window.
+#[derive(Debug, Clone, Default)]
+struct Places {
+    /// By device: places in [`World::ports`].
+    ports: Vec<Vec<usize>>,
+    /// By PCI function: devices that are, or once were, at it.
+    functions: HashMap<Arc<str>, Vec<DeviceId>>,
 }
 
 /// A source as the world knows it.
@@ -209,6 +220,7 @@ impl World {
             header: Arc::new(header),
             devices: Vec::new(),
             ports: Vec::new(),
+            places: Arc::default(),
             pcie: BTreeMap::new(),
             qps: QpTable::default(),
             qp_failures: Arc::new(Events::new(MAX_FAILURES)),
@@ -224,6 +236,38 @@ impl World {
             failovers_dropped: 0,
             findings_dropped: 0,
         }
+    }
+
+    /// Adds a port; gives back its place in [`World::ports`].
+    pub(crate) fn add_port(&mut self, port: PortRecord) -> usize {
+        let (device, at) = (port.key.device.0 as usize, self.ports.len());
+        self.ports.push(Arc::new(port));
+        let places = Arc::make_mut(&mut self.places);
+        if places.ports.len() <= device {
+            places.ports.resize(device + 1, Vec::new());
+        }
+        places.ports[device].push(at);
+        at
+    }
+
+    /// Remembers at which function a device is.
+    pub(crate) fn place_device(&mut self, id: DeviceId) {
+        let Some(pci) = self.device(id).pci.clone() else { return };
+        if !self.places.functions.get(&pci).is_some_and(|ids| ids.contains(&id)) {
+            Arc::make_mut(&mut self.places).functions.entry(pci).or_default().push(id);
+        }
+    }
+
+    /// The place of a port in [`World::ports`].
+    pub(crate) fn place_of(&self, key: PortKey) -> Option<usize> {
+        let places = self.places.ports.get(key.device.0 as usize)?;
+        places.iter().copied().find(|at| self.ports[*at].key == key)
+    }
+
+    /// Devices that are there and at a function.
+    fn devices_at(&self, pci: &Arc<str>) -> impl Iterator<Item = (DeviceId, &DeviceRecord)> {
+        let ids = self.places.functions.get(pci).into_iter().flatten();
+        ids.map(|id| (*id, self.device(*id))).filter(move |(_, d)| !d.removed && d.pci.as_ref() == Some(pci))
     }
 
     /// A device by identity.
@@ -248,12 +292,12 @@ impl World {
     /// A port.
     #[must_use]
     pub fn port(&self, key: PortKey) -> Option<&PortRecord> {
-        self.ports.iter().find(|port| port.key == key).map(|port| &**port)
+        self.place_of(key).map(|at| &*self.ports[at])
     }
 
     /// The ports of a device.
     pub fn ports_of(&self, device: DeviceId) -> impl Iterator<Item = &PortRecord> {
-        self.ports.iter().filter(move |port| port.key.device == device).map(|port| &**port)
+        self.places.ports.get(device.0 as usize).into_iter().flatten().map(|at| &*self.ports[*at])
     }
 
     /// Ports whose device is there.
@@ -282,7 +326,7 @@ impl World {
             self.ports_of(id).all(|port| port.netdevs.is_empty() && port.sets.iter().all(CounterSet::is_blank))
                 && self.device(id).sets.iter().all(CounterSet::is_blank)
         };
-        let sibling = self.present().any(|(other, d)| other != id && d.pci.as_ref() == Some(pci) && !bare(other));
+        let sibling = self.devices_at(pci).any(|(other, _)| other != id && !bare(other));
         Some(if sibling && bare(id) { Role::Management } else { Role::Pf })
     }
 
@@ -296,8 +340,8 @@ impl World {
             Role::Management => device.pci.as_ref()?,
             Role::Pf => return None,
         };
-        self.present()
-            .find(|(other, d)| *other != id && d.pci.as_ref() == Some(wanted) && self.role(*other) == Some(Role::Pf))
+        self.devices_at(wanted)
+            .find(|(other, _)| *other != id && self.role(*other) == Some(Role::Pf))
             .map(|(other, _)| other)
     }
 
