@@ -365,7 +365,8 @@ impl Engine {
         }
         let before = (port.t, port.state);
         let changed = port.update(t, seen);
-        if changed || new {
+        // A port that is first seen in order is no news: a node with many would ask all rules of all ports for each.
+        if changed || (new && seen.state != PortState::Active) {
             self.ask(Trigger::Port);
         }
         if changed && !new {

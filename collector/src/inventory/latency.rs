@@ -15,8 +15,6 @@ pub const BUCKETS: usize = 64;
 const MAX_WINDOWS: usize = 64;
 /// Windows whose quiet level is kept: an hour of windows of 1 s.
 const MAX_LEVELS: usize = 3_600;
-/// A size bucket up to this one is small: [4096, 8192) holds messages of 4 KB exactly.
-const SMALL_BUCKET: usize = 12;
 /// Share of a QP's work requests that must be small.
 const SMALL_SHARE: f64 = 0.9;
 /// Fewer operations in a window say nothing of its level.
@@ -224,7 +222,7 @@ fn growth(before: Option<&Histogram>, now: &Histogram) -> Option<[u64; BUCKETS]>
 fn size_class(sizes: Option<&[u64; BUCKETS]>, bytes: u64, wrs: u64) -> SizeClass {
     let small = match sizes {
         Some(sizes) if sizes.iter().any(|n| *n > 0) => {
-            let (few, all) = (sizes[..=SMALL_BUCKET].iter().sum::<u64>(), sizes.iter().sum::<u64>());
+            let (few, all) = (super::posting::small(sizes, bytes), sizes.iter().sum::<u64>());
             few as f64 >= SMALL_SHARE * all as f64
         }
         _ => wrs > 0 && bytes / wrs <= 4_096,

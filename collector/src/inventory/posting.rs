@@ -12,6 +12,20 @@ use crate::observation::{Histogram, Nanos, QpStats};
 const MAX_WINDOWS: usize = 600;
 /// A bucket of sizes up to this one is small: [4096, 8192) holds messages of 4 KB exactly.
 const SMALL_BUCKET: usize = 12;
+/// Mean size of the bucket's work requests up to which they are taken for 4 KB, bytes: some carry a header besides.
+const SMALL_BYTES: u64 = 4_352;
+
+/// Work requests of at most 4 KB among `sizes` (bucket i counts [2^i, 2^(i+1)) bytes), which came to `bytes`. Those of
+/// [4096, 8192) are small unless the bytes say that they must be larger.
+pub(super) fn small(sizes: &[u64], bytes: u64) -> u64 {
+    let smaller = sizes.iter().take(SMALL_BUCKET).fold(0, |sum: u64, n| sum.saturating_add(*n));
+    let edge = sizes.get(SMALL_BUCKET).copied().unwrap_or(0);
+    // What the others came to at most; larger ones may have taken any number of bytes.
+    let larger = sizes.iter().skip(SMALL_BUCKET + 1).any(|n| *n > 0);
+    let others = sizes.iter().take(SMALL_BUCKET).enumerate().fold(0u64, |sum, (i, n)| sum.saturating_add(n << (i + 1)));
+    let too_large = !larger && bytes.saturating_sub(others) > edge.saturating_mul(SMALL_BYTES);
+    if too_large { smaller } else { smaller.saturating_add(edge) }
+}
 
 /// What was posted in one window.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -28,7 +42,7 @@ pub struct PostWindow {
     pub bytes: u64,
     /// Work requests whose size is known.
     pub sized: u64,
-    /// Those of them of at most 4 KB (of less than 8 KB: sizes are known as powers of two).
+    /// Those of them of at most 4 KB: sizes are known as powers of two, so some may be of less than 8 KB.
     pub small: u64,
     /// Operations whose latency was measured, and the sum of their latencies, ns.
     pub latency: (u64, f64),
@@ -95,7 +109,7 @@ impl Posting {
         let grown_sizes = now.size_log2.as_ref().and_then(|now| growth(before.sizes?, now));
         let (sized, small) = grown_sizes.map_or((0, 0), |buckets| {
             let sum = |buckets: &[u64]| buckets.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
-            (sum(&buckets), sum(&buckets[..buckets.len().min(SMALL_BUCKET + 1)]))
+            (sum(&buckets), small(&buckets, bytes))
         });
         open.sized = open.sized.saturating_add(sized);
         open.small = open.small.saturating_add(small);
@@ -136,6 +150,18 @@ fn growth(before: &Histogram, now: &Histogram) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_just_below_eight_kilobytes_are_not_small_and_those_of_four_are() {
+        let sizes = |at: usize, n: u64| {
+            let mut sizes = [0; 32];
+            (sizes[at], sizes[10]) = (n, 10);
+            sizes
+        };
+        assert_eq!(small(&sizes(12, 100), 100 * 4096 + 10 * 1024), 110);
+        assert_eq!(small(&sizes(12, 100), 100 * 8140 + 10 * 1024), 10);
+        assert_eq!(small(&sizes(16, 100), 100 * 65_536 + 10 * 1024), 10);
+    }
 
     #[test]
     fn a_window_has_what_the_numbers_grew_by_and_each_qp_once_a_sweep() {

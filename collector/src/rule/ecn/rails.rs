@@ -144,6 +144,10 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
     })))
 }
 
+/// Standard errors a correlation must be below zero: it is asked of every port in every window, so what happens once in
+/// twenty times is no evidence.
+const CHANCE: f64 = 3.3;
+
 /// `ecn.inversion`.
 pub(in crate::rule) struct Inversion;
 
@@ -153,8 +157,8 @@ impl Rule for Inversion {
     }
 
     fn meaning(&self) -> &'static str {
-        "Over many windows this port is marked no more often at a high load than at a low one: the marks do not follow the \
-         load they are meant to control. Marks can be made by traffic that does not come here, and congestion control \
+        "Over many windows this port is marked less at a high load than at a low one: the marks do not follow the load they \
+         are meant to control. Marks can be made by traffic that does not come here, and congestion control \
          itself lowers the load where it is marked."
     }
 
@@ -236,8 +240,11 @@ fn inversion(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let swing = loads[loads.len() * 9 / 10] - loads[loads.len() / 10];
     let rho = spearman(&pairs)?;
     let (key, subject) = view.port_subject(port);
-    if rho > 0.0 || swing < settings.load_swing {
-        let stays = view.raised("ecn.inversion", &key).is_some() && rho < 0.1 && swing >= settings.load_swing;
+    // Of windows without any order half have a correlation below zero: it must be clear, and more than chance.
+    let chance = CHANCE / (pairs.len() as f64 - 1.0).max(1.0).sqrt();
+    if rho > settings.correlation.min(-chance) || swing < settings.load_swing {
+        let half = settings.correlation / 2.0;
+        let stays = view.raised("ecn.inversion", &key).is_some() && rho < half && swing >= settings.load_swing;
         return stays.then_some(Verdict::Keep(key));
     }
     let window = Some(pairs.len() as f64 * view.world.window_ns as f64 / 1e9);
@@ -247,13 +254,13 @@ fn inversion(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         severity: Severity::Info,
         grade: Grade::Suspected,
         summary: format!(
-            "over {} windows with marks, marks do not follow the load (rank correlation {rho:.2}; the load swings by {}). {}",
+            "over {} windows with marks, the marks fall as the load rises (rank correlation {rho:.2}; the load swings by {}). {}",
             pairs.len(),
             percent(swing),
             definition(view, port)
         ),
         evidence: vec![
-            Evidence::new("rank correlation of load and marks", window, rho, 0.0, "rho"),
+            Evidence::new("rank correlation of load and marks", window, rho, settings.correlation, "rho"),
             Evidence::new("windows with marks", window, pairs.len() as f64, settings.windows as f64, "windows"),
             Evidence::new("swing of the load, 10th to 90th percentile", window, swing, settings.load_swing, "share"),
         ],

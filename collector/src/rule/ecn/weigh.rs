@@ -20,6 +20,10 @@ use crate::finding::Evidence;
 use crate::inventory::{LatencyWindow, PortRecord, SizeClass};
 use crate::observation::Nanos;
 
+/// Share of small operations above the floor's bucket from which on the floor is at its upper edge: at less than half of
+/// the rate fewer than that find a queue.
+const AT_EDGE: f64 = 0.3;
+
 /// A sign: what was measured, and its weight.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sign {
@@ -92,8 +96,15 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
     {
         let [late, very_late] = [small.at_least(bucket + 1), small.at_least(bucket + 2)];
         let n = small.n as f64;
-        floor_ns = (bucket as f64 + 0.5).exp2();
-        let weights = (of_late(late, small.n, stood), of_very_late(very_late, small.n, stood));
+        // The floor lies at the upper edge of its bucket: operations that found no queue are in both, and twice the
+        // floor is the next edge. Otherwise it may be anywhere in the bucket, and that edge at up to four times.
+        let at_edge = late as f64 >= AT_EDGE * n;
+        floor_ns = (bucket as f64 + if at_edge { 1.0 } else { 0.5 }).exp2();
+        let weights = if at_edge {
+            (0.0, of_twice(very_late, small.n, stood))
+        } else {
+            (of_late(late, small.n, stood), of_very_late(very_late, small.n, stood))
+        };
         signs.add(
             "small operations later than the floor, for each the marks call for",
             "ratio",
@@ -162,7 +173,8 @@ fn at_least_ns(window: &LatencyWindow, ns: f64) -> f64 {
 
 fn of_cnps(c: f64) -> f64 {
     match c {
-        c if c < 0.4 => -0.8,
+        c if c < 0.1 => -0.8,
+        c if c < 0.4 => -0.3,
         c if c < 0.6 => 0.3,
         c if c < 0.8 => 0.7,
         c if c < 0.9 => 1.6,
@@ -182,6 +194,20 @@ fn of_late(late: u64, n: u64, stood: f64) -> f64 {
         // Far more than the marks call for: the bucket's edge is close to the floor, and a few packets pass it.
         (found, wanted) if found >= 10.0 * wanted => -0.3,
         _ => -0.6,
+    }
+}
+
+/// Of `n` operations `late` took more than twice the floor, and the edge of the bucket is close to that. A queue above K*
+/// for L round trips holds a good part of a bandwidth-delay product, and passes it on to a good part of those that meet it.
+fn of_twice(late: u64, n: u64, stood: f64) -> f64 {
+    let wanted = n as f64 * stood;
+    let ratio = late as f64 / wanted;
+    match ratio {
+        ratio if ratio < 0.03 && wanted >= 30.0 => 1.5,
+        _ if late < 3 => 0.6,
+        ratio if ratio < 0.1 => 0.3,
+        ratio if ratio < 0.3 => -1.8,
+        _ => -2.8,
     }
 }
 

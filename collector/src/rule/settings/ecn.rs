@@ -152,6 +152,9 @@ table! {
     EcnInversion {
         /// Windows with marks that are needed, 10 to 1800.
         windows: usize = 60,
+        /// Rank correlation of load and mark rate that must be reached, -1 to 0. With few windows more is asked, for
+        /// chance alone makes some.
+        correlation: f64 = -0.3,
         /// Least swing of the load, 10th to 90th percentile, share of the port's rate, 0 to 1.
         load_swing: f64 = 0.1,
     }
