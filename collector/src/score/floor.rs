@@ -42,12 +42,13 @@ pub fn below(accuracy: &Accuracy) -> Vec<String> {
     let rules = super::report::by_rule(accuracy);
     for (rule, model, recall, precision) in FLOORS {
         let tally = rules.get(&(*rule, *model)).map(|tallies| &tallies[0]);
-        let mut compare = |what: &str, figure: Option<f64>, floor: f64| match figure {
-            Some(figure) if figure >= floor => {}
-            Some(figure) => low.push(format!("{rule} ({model}): {what} is {figure:.2}, its floor {floor:.2}")),
-            None => low.push(format!("{rule} ({model}): {what} is not known, its floor {floor:.2}")),
+        let mut compare = |what: &str, figure: Option<f64>, floor: f64| {
+            if let Some(figure) = figure.filter(|figure| *figure < floor) {
+                low.push(format!("{rule} ({model}): {what} is {figure:.2}, its floor {floor:.2}"));
+            }
         };
-        compare("recall", tally.and_then(super::Tally::recall), *recall);
+        // Nothing there to be found is below every floor; nothing told is told by the recall.
+        compare("recall", Some(tally.and_then(super::Tally::recall).unwrap_or(0.0)), *recall);
         compare("precision", tally.and_then(super::Tally::precision), *precision);
     }
     let alarms = accuracy.calm.per_day();
@@ -70,7 +71,7 @@ mod tests {
             assert!(crate::rule::find(rule).is_some(), "{rule}");
             assert!((0.0..=1.0).contains(recall) && (0.0..=1.0).contains(precision), "{rule}");
         }
-        assert_eq!(below(&Accuracy::default()).len(), 2 * FLOORS.len());
+        assert_eq!(below(&Accuracy::default()).len(), FLOORS.len());
     }
 
     #[test]
