@@ -22,8 +22,8 @@ impl Rule for Unstable {
     fn meaning(&self) -> &'static str {
         "While the port is busy its throughput is far below its own mean in one of twenty windows: who waits for the slowest \
          part gets that, not the mean. What the application asks for is not known: one that asks for less at times looks the \
-         same, unless the other rails of the node are steady at the same time. The beginning and the end of a busy stretch \
-         are left out."
+         same, unless the other rails of the node are steady at the same time. What all rails do together is not told. The \
+         beginning and the end of a busy stretch are left out."
     }
 
     fn hand_check(&self, _view: &View<'_>, finding: &Finding) -> Vec<String> {
@@ -119,6 +119,10 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
     others.sort_unstable_by(f64::total_cmp);
     let middle = (others.len() + 1 >= RAILS).then(|| others[others.len() / 2]);
     let alone = middle.is_some_and(|middle| middle < settings.spread / 2.0);
+    // All rails together are the job's own rhythm.
+    if middle.is_some() && !alone {
+        return None;
+    }
     let percent = |share: f64| share * 100.0;
     let window = Some(settings.window_s);
     let mut evidence = vec![
@@ -135,17 +139,15 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
             "percent",
         ));
     }
-    let rails = match (middle, alone) {
-        (Some(middle), true) => format!("; the other rails are steady ({:.1} %)", percent(middle)),
-        (Some(middle), false) => format!("; the other rails as well ({:.1} %)", percent(middle)),
-        (None, _) => String::new(),
-    };
+    let rails =
+        middle.map(|middle| format!("; the other rails are steady ({:.1} %)", percent(middle))).unwrap_or_default();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share between 0 and 1")]
     let tenth = (own.spread() * 10.0) as u64;
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
-        severity: if alone { Severity::Warning } else { Severity::Info },
+        // What the job asked for is not known: a measure to compare runs by, no fault.
+        severity: Severity::Info,
         grade: Grade::Suspected,
         summary: format!(
             "{:.0} Gb/s on average and {:.0} in the lowest 5 % of {} busy windows: {:.1} % below; what is asked for is not known{rails}",
@@ -161,6 +163,6 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
         would_raise: "work requests waiting in the low windows (the demand), seen by the probes".to_owned(),
         part_of: super::root::of_port(view, port, &["phy.post_fec", "link.flap", "nic.stuck"], view.now, 0),
         since: view.ago((own.windows as f64 * view.settings.window_s).min(settings.window_s)),
-        revision: tenth << 1 | u64::from(alone),
+        revision: tenth,
     })))
 }
