@@ -166,7 +166,8 @@ pub fn delta(def: &CounterDef, before: u64, now: u64) -> Delta {
         return Delta::Saturated;
     }
     if now == u64::MAX || before == u64::MAX {
-        return if saturated(def, before) { Delta::Reset } else { Delta::Unknown };
+        // A fall from all-ones it stuck at is a clearing; all-ones now says nothing, whatever stood there before.
+        return if now != u64::MAX && saturated(def, before) { Delta::Reset } else { Delta::Unknown };
     }
     let ceiling = def.width.ceiling();
     match (def.overflow, now.checked_sub(before)) {
@@ -182,7 +183,8 @@ pub fn delta(def: &CounterDef, before: u64, now: u64) -> Delta {
 fn wrapped(width: Width, before: u64, now: u64) -> Option<u64> {
     let Width::Bits(bits @ ..=32) = width else { return None };
     let range = 1u64 << bits;
-    let to_end = range.checked_sub(before)?;
+    // A reading beyond the range shows a counter wider than the table says, which had not come to its end.
+    let to_end = range.checked_sub(before).filter(|to_end| *to_end > 0)?;
     let counted = to_end + now;
     (counted < range / 4).then_some(counted)
 }
@@ -383,6 +385,14 @@ mod tests {
         let def = hw("mlx5_core", "np_cnp_sent");
         assert_eq!(delta(def, 5, u64::MAX), Delta::Unknown);
         assert_eq!(delta(def, u64::MAX, 5), Delta::Unknown);
+        let stuck = pma("symbol_error");
+        assert!(saturated(stuck, stuck.width.ceiling()) && !saturated(stuck, u64::MAX));
+        assert_eq!(delta(stuck, stuck.width.ceiling(), u64::MAX), Delta::Unknown, "no reset");
+    }
+
+    #[test]
+    fn a_fall_from_the_first_number_beyond_the_range_is_no_wrap() {
+        assert_eq!(delta(carrier_changes(), LIMIT_32 + 1, 0), Delta::Reset);
     }
 
     #[test]
