@@ -97,9 +97,13 @@ fn judge(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let confirmed = matches!(delays, Delays::NoQueue(_));
     let blind = [!pause_known(&case), signs.per_qp && !signs.small];
     let wanted = settings.weight + blind.iter().filter(|blind| **blind).count() as f64 * BLIND;
-    let steady = case.span.parts(settings.windows as usize).iter().all(|part| {
-        part.mark_rate().is_some_and(|m| m > settings.mark_rate) && part.u_rx.is_some_and(|u| u < settings.utilisation)
-    });
+    // Counters alone: a long queue met by RED's first, unlikely marks gives isolated marks too, but few of them.
+    let least = if signs.per_qp || confirmed { settings.mark_rate } else { settings.counters_mark_rate };
+    let least = if raised { least * 0.5 } else { least };
+    let steady =
+        case.span.parts(settings.windows as usize).iter().all(|part| {
+            part.mark_rate().is_some_and(|m| m > least) && part.u_rx.is_some_and(|u| u < settings.utilisation)
+        });
     let holds = steady && case.sums.marks? >= MIN_MARKS && (confirmed || signs.sum() >= wanted);
     if !holds {
         let stays = raised && (confirmed || signs.sum() >= wanted - SLACK);

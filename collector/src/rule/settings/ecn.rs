@@ -21,6 +21,9 @@ table! {
         windows: u32 = 3,
         /// Share of received packets that must be marked, above which marks are looked at, 0 to 1.
         mark_rate: f64 = 1e-4,
+        /// The same where counters alone speak: fewer isolated marks are also what a long queue gives at a low marking
+        /// probability, 0 to 1.
+        counters_mark_rate: f64 = 1e-3,
         /// Share of the port's rate that must not be received, in the mean and where the marks fell, 0 to 1.
         utilisation: f64 = 0.5,
         /// What the signs must weigh together, natural logarithm of odds, 0 to 10.
