@@ -111,7 +111,7 @@ pub(crate) enum Command {
     Findings(Table),
     /// Print the failovers once: what happened when, and whether it kept within the budgets
     Failovers(Table),
-    /// Turn sysfs trees into a recording
+    /// Turn sysfs trees, saved output of tools and logs into a recording
     Import(Import),
     /// Two ECN, DCQCN or PFC settings side by side, by a model of one queue
     #[command(name = "whatif")]
