@@ -1,6 +1,6 @@
 //! `collect` as a service runs it: its start, its socket and hooks, its end.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -191,6 +191,32 @@ fn what_cannot_work_is_said_at_the_start_in_one_line() {
     std::fs::remove_file(&hook).expect("it is there");
     desk.run("--config @c.toml collect --sysfs-root @tree --socket off").says(2, &["hook", "No such file"]);
     assert_eq!(desk.run("--config @c.toml ports --sysfs-root @tree").code, Some(0), "only collect needs its hooks");
+}
+
+#[test]
+fn a_full_or_stalled_standard_error_costs_its_lines_and_nothing_else() {
+    let desk = Desk::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let mut ended = desk.command("collect --sysfs-root @tree --socket off --for 300ms");
+    assert_eq!(ended.stderr(full).status().expect("it starts").code(), Some(0));
+    // A pipe that is full, and whose reader reads no more.
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(&[b'.'; 65_536]).expect("as much as a pipe holds");
+    desk.hook("echo x >> started; exit 1");
+    let line = "--config @c.toml collect --sysfs-root @tree --interval 100ms --socket off";
+    let mut child = desk.command(line).stderr(writer).stdout(Stdio::null()).spawn().expect("it starts");
+    let started = || std::fs::read_to_string(desk.at("started")).unwrap_or_default().lines().count();
+    desk.fall_until("tree", || started() > 0);
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid")).expect("a pid");
+    kill_process(pid, Signal::TERM).expect("it is there");
+    let mut code = None;
+    let ends = wait_until(LONG, || {
+        code = child.try_wait().expect("it can be waited for");
+        code.is_some()
+    });
+    assert!(ends, "it waits for a reader that has stalled");
+    assert_eq!(code.and_then(|code| code.code()), Some(0));
+    drop(reader);
 }
 
 #[test]

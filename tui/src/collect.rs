@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::bail;
 use collector::clock;
-use collector::command::table::plain;
 use collector::feed::{Mode, RecordingStatus};
 use collector::finding::{Finding, FindingState};
 use collector::inventory::World;
@@ -23,8 +22,9 @@ use collector::sink::socket::{Socket, SocketError, SocketOptions, SocketStatus, 
 use collector::sink::{Log, Sink};
 
 use crate::args::{self, Collect};
-use crate::commands::{simulator, stop_signal};
+use crate::commands::{simulator, start_recording, stop_signal};
 use crate::config::{Config, key};
+use crate::journal::{self, say};
 
 /// Runs until a signal, or the end of what it was asked for.
 pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> {
@@ -68,10 +68,6 @@ pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> 
     let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources).interval(config.node.interval_ns);
     sinks.into_iter().fold(live, Live::sink).run(&ended);
     Ok(account.end())
-}
-
-fn say(line: &str) {
-    eprintln!("rdmascope: {}", plain(line));
 }
 
 fn where_from(config: &Config) -> String {
@@ -167,15 +163,16 @@ fn default_socket() -> Option<PathBuf> {
 }
 
 fn recording(config: &Config, asked: &Collect, header: &Header) -> anyhow::Result<Option<(PathBuf, Recording)>> {
-    let Some(path) = asked.record.clone().or_else(|| config.collect.record.clone()) else { return Ok(None) };
+    // A wrong size is an error also where nothing is recorded.
     let max_bytes = match (asked.record_max_size, &config.collect.record_max_size) {
         (Some(bytes), _) => Some(bytes),
         (None, Some(text)) => Some(key("record-max-size", args::bytes(text))?),
         (None, None) => None,
     };
+    let Some(path) = asked.record.clone().or_else(|| config.collect.record.clone()) else { return Ok(None) };
     let force = asked.record_force || config.collect.record_force;
     let options = RecordingOptions { path: path.clone(), force, max_bytes };
-    Ok(Some((path, Recording::start(options, header.clone())?)))
+    Ok(Some((path, start_recording(options, header, "--record-force")?)))
 }
 
 /// Counts, and says at once when the recording has stopped; the rest goes on.
@@ -218,6 +215,7 @@ impl Account {
             words.push(format!("{} observations recorded", status.observations));
         }
         say(&format!("ended: {}", words.join("; ")));
+        journal::finish();
         if recording.is_some_and(|status| status.stopped.is_some()) { ExitCode::from(2) } else { ExitCode::SUCCESS }
     }
 }

@@ -21,12 +21,13 @@ use collector::replay::{Player, judge};
 use collector::sim::{Simulator, scenarios};
 use collector::sink::Sink;
 use collector::sink::findings::{FindingLines, line};
-use collector::sink::recording::{Recording, RecordingOptions};
+use collector::sink::recording::{Recording, RecordingOptions, RecordingStartError};
 use rdmascope_screens::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
 use crate::collect;
 use crate::config::{self, Config};
+use crate::journal;
 
 /// Runs what was asked.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -201,7 +202,7 @@ fn replay(config: &Config, replay: &Replay) -> anyhow::Result<ExitCode> {
     let flushed = output.flush();
     let (_, notices) = judged.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     for notice in notices.lines() {
-        eprintln!("rdmascope: {name}: {}", plain(&notice));
+        journal::tell(format_args!("rdmascope: {name}: {}", plain(&notice)));
     }
     quiet_pipe(failed.map_or(flushed, Err))?;
     Ok(ExitCode::SUCCESS)
@@ -213,9 +214,9 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     let mut header = node.header.clone();
     header.note = node.no_device.as_ref().map(ToString::to_string);
     let options = RecordingOptions { path: record.file.clone(), force: record.force, max_bytes: record.max_size };
-    let recording = Recording::start(options, header.clone())?;
+    let recording = start_recording(options, &header, "--force")?;
     if let Some(why) = &node.no_device {
-        eprintln!("rdmascope: {why}; recording what there is");
+        journal::tell(format_args!("rdmascope: {why}; recording what there is"));
     }
     let status = recording.status();
     let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources).sink(Box::new(recording));
@@ -233,7 +234,7 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     let deadline = record.time.map(|time| Instant::now() + time);
     live.run(&|| stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline));
     if progress {
-        eprintln!();
+        journal::tell(format_args!(""));
     }
     let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());
     if let Some(stopped) = status.stopped {
@@ -242,13 +243,21 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
         }
         bail!("{stopped}");
     }
-    eprintln!(
+    journal::tell(format_args!(
         "rdmascope: {} observations, {} bytes before compression in {}",
         status.observations,
         status.bytes,
         record.file.display()
-    );
+    ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Begins a recording; where the file exists the error names the flag that replaces it.
+pub(crate) fn start_recording(options: RecordingOptions, header: &Header, force: &str) -> anyhow::Result<Recording> {
+    Recording::start(options, header.clone()).map_err(|error| match error {
+        RecordingStartError::Exists(_) => anyhow::anyhow!("{error}; {force} replaces it"),
+        RecordingStartError::Io(..) => error.into(),
+    })
 }
 
 /// Says at once, where there is no progress line, that the recording has stopped; findings go on.
@@ -263,7 +272,7 @@ impl Sink for Stopped {
         if let Some(stopped) = &status.stopped
             && !self.said.swap(true, Ordering::Relaxed)
         {
-            eprintln!("rdmascope: {stopped}");
+            journal::tell(format_args!("rdmascope: {stopped}"));
         }
     }
 }
@@ -281,7 +290,12 @@ impl Sink for Progress {
         let rate = status.bytes.saturating_sub(bytes) as f64 / at.elapsed().as_secs_f64().max(0.001) / 1024.0;
         self.last = (status.bytes, Instant::now());
         let stopped = status.stopped.as_deref().unwrap_or("");
-        eprint!("\r\x1b[K{} observations, {} KiB, {rate:.0} KiB/s {stopped}", status.observations, status.bytes / 1024);
+        let _ = write!(
+            std::io::stderr(),
+            "\r\x1b[K{} observations, {} KiB, {rate:.0} KiB/s {stopped}",
+            status.observations,
+            status.bytes / 1024
+        );
     }
 }
 
@@ -307,7 +321,7 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
         let (engine, notices) = judge(path, config.rules.clone(), |_, _| {})
             .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
         for notice in notices.lines() {
-            eprintln!("rdmascope: {}: {}", path.display(), plain(&notice));
+            journal::tell(format_args!("rdmascope: {}: {}", path.display(), plain(&notice)));
         }
         return Ok((engine, notices.lines()));
     }
@@ -336,13 +350,13 @@ fn import(asked: &Import) -> anyhow::Result<ExitCode> {
     }
     let options = RecordingOptions { path: asked.output.clone(), force: asked.force, max_bytes: None };
     let header = import.header();
-    let mut recording = Recording::start(options, header.clone())?;
+    let mut recording = start_recording(options, &header, "--force")?;
     let status = recording.status();
     let world = World::new(header);
     import.emit(&mut |observation| recording.observation(observation, &world))?;
     print(&if asked.json { json(report) } else { report.text() })?;
     for not in not() {
-        eprintln!("rdmascope: not recognised: {}", plain(&not));
+        journal::tell(format_args!("rdmascope: not recognised: {}", plain(&not)));
     }
     recording.finish();
     let status = status.lock().map_or_else(|error| error.into_inner().clone(), |status| status.clone());
@@ -352,12 +366,12 @@ fn import(asked: &Import) -> anyhow::Result<ExitCode> {
     let (trees, files) = (import.trees(), report.files.len() - import.trees());
     let counted = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}{}", if n == 1 { "" } else { "s" }));
     let from: Vec<String> = [counted(trees, "tree"), counted(files, "file")].into_iter().flatten().collect();
-    eprintln!(
+    journal::tell(format_args!(
         "rdmascope: {} observations from {} in {}",
         status.observations,
         from.join(" and "),
         asked.output.display()
-    );
+    ));
     Ok(if report.not_recognised.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 

@@ -4,6 +4,7 @@ mod args;
 mod collect;
 mod commands;
 mod config;
+mod journal;
 mod outputs;
 mod whatif;
 
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("rdmascope: {}", plain(&one_line(&format!("{error:#}"))));
+            journal::tell(format_args!("rdmascope: {}", plain(&one_line(&format!("{error:#}")))));
             failed
         }
     }
@@ -50,7 +51,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(&first);
-    eprintln!("rdmascope: {first}{tip}; see rdmascope --help");
+    journal::tell(format_args!("rdmascope: {first}{tip}; see rdmascope --help"));
     // What cannot be parsed has no command; the first word that is one of the commands' names is it.
     let cli = args::Cli::command();
     let names: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();

@@ -121,7 +121,13 @@ impl CheckReport<'_> {
         let mut text = String::new();
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let seen = || format!("{}, {}", count(self.ports.len(), "port"), count(self.findings.len(), "finding"));
-        let why = self.reason.clone().unwrap_or_else(seen);
+        // What the verdict rests on comes first: what could not be read is its reason only where nothing was found.
+        let found = self.findings.iter().any(|finding| finding.severity > Severity::Info);
+        let why = match &self.reason {
+            Some(reason) if found => format!("{}; {reason}", seen()),
+            Some(reason) => reason.clone(),
+            None => seen(),
+        };
         line(&mut text, &format!("{}: {why}", self.verdict.word()));
         let folded = |port: &&Port| port.role != Some(Role::Management) || port.parent.is_none();
         for port in self.ports.iter().filter(folded) {

@@ -29,7 +29,7 @@ pub struct RecordingOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingStartError {
     /// The file exists.
-    #[error("{0} exists; --force replaces it")]
+    #[error("{0} exists")]
     Exists(PathBuf),
     /// It could not be made.
     #[error("cannot write {0}: {1}")]
