@@ -32,6 +32,9 @@ const MAX_READERS: usize = 64;
 const MAX_BEHIND: usize = 1 << 20;
 /// Lines that may wait for the socket's thread; it never waits for anything, so there are never many.
 const MAX_QUEUED: usize = 65_536;
+/// Nobody is accepted this long after the kernel had no descriptor or no memory for a reader. The listener stays readable
+/// meanwhile, so to go on asking it would keep a processor busy.
+const REST: Duration = Duration::from_secs(1);
 /// At the end readers get this long to take what is left.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -110,7 +113,15 @@ impl Socket {
         let failed = |error| SocketError::Io(options.path.clone(), error);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
         let shared = Arc::new(Shared { queue: Mutex::default(), wake, status: Mutex::new(SocketStatus::default()) });
-        let server = Server { shared: shared.clone(), header, log, raised: Vec::new(), readers: Vec::new() };
+        let server = Server {
+            shared: shared.clone(),
+            header,
+            log,
+            raised: Vec::new(),
+            readers: Vec::new(),
+            rest: None,
+            said_rest: false,
+        };
         let thread =
             std::thread::Builder::new().name("socket".to_owned()).spawn(move || server.run(&bound)).map_err(failed)?;
         Ok(Self { shared, thread: Some(thread) })
@@ -178,6 +189,9 @@ struct Server {
     /// What a reader that comes now is told: the raised findings after every line that was handed on.
     raised: Vec<Arc<Finding>>,
     readers: Vec<Reader>,
+    /// The listener is left alone until then.
+    rest: Option<Instant>,
+    said_rest: bool,
 }
 
 struct Reader {
@@ -192,7 +206,7 @@ impl Server {
             if ended {
                 break;
             }
-            self.accept(&bound.listener);
+            self.accept(|| bound.listener.accept().map(|(stream, _)| stream));
             self.write();
             self.wait(Some(&bound.listener), None);
         }
@@ -223,13 +237,15 @@ impl Server {
         ended
     }
 
-    fn accept(&mut self, listener: &UnixListener) {
+    /// Greets everybody who is waiting.
+    fn accept(&mut self, mut next: impl FnMut() -> io::Result<UnixStream>) {
         loop {
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // Nobody more, or no descriptor left: the next round tries again.
-                Err(_) => return,
+            let stream = match next() {
+                Ok(stream) => stream,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // No descriptor or no memory left: EMFILE, ENFILE, ENOMEM, ENOBUFS.
+                Err(error) => return self.rest(&error),
             };
             if stream.set_nonblocking(true).is_err() {
                 continue;
@@ -261,6 +277,19 @@ impl Server {
         }
     }
 
+    fn rest(&mut self, error: &io::Error) {
+        self.rest = Some(Instant::now() + REST);
+        if !self.said_rest {
+            (self.log)(&format!("socket: cannot accept a reader: {error}; readers wait until it can (said once)"));
+            self.said_rest = true;
+        }
+    }
+
+    /// How long nobody is to be accepted yet.
+    fn resting(&self) -> Option<Duration> {
+        self.rest?.checked_duration_since(Instant::now())
+    }
+
     fn write(&mut self) {
         let (before, mut slow) = (self.readers.len(), 0);
         self.readers.retain_mut(|reader| {
@@ -280,6 +309,9 @@ impl Server {
 
     /// Waits for something to do; `left` bounds it.
     fn wait(&mut self, listener: Option<&UnixListener>, left: Option<Duration>) {
+        let rest = listener.and_then(|_| self.resting());
+        let listener = listener.filter(|_| rest.is_none());
+        let left = left.into_iter().chain(rest).min();
         let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
         fds.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
         let others = fds.len();

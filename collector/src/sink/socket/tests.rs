@@ -177,3 +177,36 @@ fn what_readers_send_is_not_read_and_one_that_left_is_forgotten() {
     assert_eq!(status().connected, 1);
     assert!(lines(&path).next().is_some(), "it is served as before");
 }
+
+#[test]
+fn where_no_descriptor_is_left_the_listener_rests_and_that_is_said_once() {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let into = said.clone();
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let shared = Arc::new(Shared { queue: Mutex::default(), wake, status: Mutex::default() });
+    let log: Log = Arc::new(move |line| lock(&into).push(line.to_owned()));
+    let mut server = Server {
+        shared: shared.clone(),
+        header: Header::new(),
+        log,
+        raised: Vec::new(),
+        readers: Vec::new(),
+        rest: None,
+        said_rest: false,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let _waiting = UnixStream::connect(dir.path().join("s")).unwrap();
+    for errno in [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM] {
+        let before = Instant::now();
+        server.accept(|| Err(errno.into()));
+        assert!(server.rest >= Some(before + REST), "{errno}");
+    }
+    assert_eq!(lock(&said).len(), 1, "{said:?}");
+    // Somebody is waiting all the time; without the rest this would return at once.
+    server.wait(Some(&listener), None);
+    assert!(server.resting().is_none(), "it has slept until the rest was over");
+    server.accept(|| listener.accept().map(|(stream, _)| stream));
+    assert_eq!(lock(&shared.status).connected, 1);
+}
