@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ use super::SocketOptions;
 
 /// Owner and group may connect (which needs the right to write).
 const MODE: u32 = 0o660;
+/// The directory made for it: everybody may pass, so that the socket's own mode decides, and only the owner may put
+/// something else in its place. Whatever the umask is.
+const DIRECTORY_MODE: u32 = 0o755;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 16;
 /// Two processes that start at once take turns; longer than this nobody takes.
@@ -30,6 +33,9 @@ pub enum SocketError {
     /// Something else has the name.
     #[error("socket {}: there is something that is no socket", .0.display())]
     NoSocket(PathBuf),
+    /// A datagram or packet socket has the name.
+    #[error("socket {}: there is a socket of another kind, which is not rdmascope's", .0.display())]
+    OtherKind(PathBuf),
     /// It could not be made.
     #[error("cannot make the socket {}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
@@ -86,12 +92,16 @@ pub(super) fn bind(options: &SocketOptions) -> Result<Bound, SocketError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    match fs::create_dir(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        _ => {}
-    }
+    let made = match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(failed(error)),
+    };
     // Between the look at what is there and the binding nobody else who starts may do the same.
     let turn = File::open(directory).map_err(failed)?;
+    if made {
+        turn.set_permissions(fs::Permissions::from_mode(DIRECTORY_MODE)).map_err(failed)?;
+    }
     let deadline = Instant::now() + TURN;
     while flock(&turn, FlockOperation::NonBlockingLockExclusive).is_err() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
@@ -136,8 +146,12 @@ fn clear(path: &Path) -> Result<(), SocketError> {
     match connect(stream().map_err(failed)?, &address) {
         // connect(2): nobody is listening.
         Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(|error| SocketError::Io(path.to_owned(), error)),
-        Err(error @ Errno::ACCESS) => Err(failed(error)),
-        _ => Err(SocketError::Served(path.to_owned())),
+        // Its server has ended since the look at it.
+        Err(Errno::NOENT) => Ok(()),
+        // Connected, or it would be once the server accepts.
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(SocketError::Served(path.to_owned())),
+        Err(Errno::PROTOTYPE) => Err(SocketError::OtherKind(path.to_owned())),
+        Err(error) => Err(failed(error)),
     }
 }
 

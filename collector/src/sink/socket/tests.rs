@@ -210,3 +210,35 @@ fn where_no_descriptor_is_left_the_listener_rests_and_that_is_said_once() {
     server.accept(|| listener.accept().map(|(stream, _)| stream));
     assert_eq!(lock(&shared.status).connected, 1);
 }
+
+#[test]
+fn a_socket_of_another_kind_is_kept_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let _datagrams = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let error = Socket::start(&options(&path), Header::new(), Arc::new(|_| {})).err().expect("refused");
+    assert!(matches!(error, SocketError::OtherKind(_)), "{error}");
+    assert!(path.exists());
+}
+
+/// The umask is the process's, so each is tried in a process that runs this test alone.
+#[test]
+fn the_directory_that_is_made_can_be_passed_by_all_and_written_by_the_owner_whatever_the_umask() {
+    if let Some(directory) = std::env::var_os("SOCKET_DIRECTORY") {
+        let directory = Path::new(&directory).join("made");
+        let _socket = start(&directory.join("s"));
+        assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o755);
+        return;
+    }
+    let test = "sink::socket::tests::\
+        the_directory_that_is_made_can_be_passed_by_all_and_written_by_the_owner_whatever_the_umask";
+    for umask in ["077", "000"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", "umask $1; exec \"$2\" --exact \"$3\"", "sh", umask]);
+        sh.arg(std::env::current_exe().unwrap()).arg(test).env("SOCKET_DIRECTORY", dir.path());
+        let output = sh.output().unwrap();
+        assert!(output.status.success(), "umask {umask}: {}", String::from_utf8_lossy(&output.stdout));
+        assert!(dir.path().join("made").exists(), "umask {umask}: the test has run");
+    }
+}
