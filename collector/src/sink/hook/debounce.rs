@@ -89,6 +89,11 @@ impl Debounce {
         jobs
     }
 
+    /// Forgets what is held; how many those were.
+    pub(super) fn forget(&mut self) -> usize {
+        std::mem::take(&mut self.keys).into_values().filter(|quiet| quiet.held.is_some()).count()
+    }
+
     /// When the next while is over.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.keys.values().filter(|quiet| quiet.held.is_some()).map(|quiet| quiet.until).min()

@@ -43,11 +43,12 @@ pub struct HookStatus {
     pub succeeded: u64,
     /// Could not be started, or ended otherwise (those of `timed_out` included).
     pub failed: u64,
-    /// Killed because their time was over.
+    /// Killed, or something they had started was, because their time was over.
     pub timed_out: u64,
     /// Findings that were not told because a newer one about the same replaced them while the hook was debounced.
     pub suppressed: u64,
-    /// Findings that were not told because too many waited for a free place.
+    /// Findings that were not told because too many waited for a free place, or because the end came while they waited
+    /// or were held back by the debouncing.
     pub dropped: u64,
     /// Processes now.
     pub running: usize,
@@ -119,6 +120,12 @@ impl Hooks {
     pub fn status(&self) -> impl Fn() -> Vec<HookStatus> + Send + 'static {
         let shared = self.shared.clone();
         move || lock(&shared.status).clone()
+    }
+
+    /// Findings that were lost for all hooks before any of them saw them, because too many came at once; also later.
+    pub fn lost(&self) -> impl Fn() -> u64 + Send + 'static {
+        let shared = self.shared.clone();
+        move || lock(&shared.queue).lost
     }
 }
 

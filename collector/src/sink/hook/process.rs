@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 use serde::Serialize;
 
 use super::Job;
@@ -44,13 +45,15 @@ pub(super) enum Ending {
     Success,
     /// Anything else, in words.
     Failure(String),
-    /// It was killed because its time was over.
+    /// It, or what it had started, was killed because its time was over.
     TimedOut(String),
 }
 
-/// A running process.
+/// A running process, with what it has started: it ends with the last of its group.
 pub(super) struct Process {
     child: Child,
+    /// How the program itself ended, once it has.
+    exited: Option<ExitStatus>,
     input: Option<ChildStdin>,
     unwritten: VecDeque<u8>,
     errors: Option<ChildStderr>,
@@ -108,6 +111,7 @@ impl Process {
         let deadline = t_spawn.saturating_add(u64::try_from(hook.settings().timeout.as_nanos()).unwrap_or(u64::MAX));
         let mut process = Self {
             child,
+            exited: None,
             input,
             unwritten: text.into(),
             errors,
@@ -180,33 +184,57 @@ impl Process {
         self.deadline
     }
 
+    fn group(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
     /// Ends the process and everything in its group.
     pub(super) fn kill(&mut self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // Not reaped yet, so the number is still its own.
+        if let Some(group) = self.group() {
+            // Its leader is not reaped yet, or others were in it just now: the number is still its own.
             let _ = kill_process_group(group, Signal::KILL);
         }
         self.killed = true;
+    }
+
+    /// Whether anything of the group is left after its leader was reaped. The kernel gives the number to nobody else as
+    /// long as there is.
+    fn leaves_something(&self) -> bool {
+        let Some(group) = self.group() else { return false };
+        // Orphans come to the collector where it is the first process of a container.
+        while let Ok(Some(_)) = waitpgid(group, WaitOptions::NOHANG) {}
+        test_kill_process_group(group) != Err(Errno::SRCH)
     }
 
     /// Goes on with it; says how it ended once it has.
     pub(super) fn go_on(&mut self, now: Nanos) -> Option<Ending> {
         self.feed();
         self.listen();
-        if now >= self.deadline && !self.killed {
+        // Before its leader is reaped, so that the group can still be told from a later one of the same number.
+        if now >= self.deadline && !self.killed && (self.exited.is_none() || self.leaves_something()) {
             self.kill();
         }
-        let status = match self.child.try_wait() {
-            Ok(status) => status?,
-            Err(error) => return Some(Ending::Failure(format!("cannot be waited for: {error}"))),
-        };
+        if self.exited.is_none() {
+            match self.child.try_wait() {
+                Ok(status) => self.exited = status,
+                Err(error) => return Some(Ending::Failure(format!("cannot be waited for: {error}"))),
+            }
+        }
+        let status = self.exited?;
+        // What was killed is not waited for: it may be a zombie for as long as whoever adopted it likes.
+        if !self.killed && self.leaves_something() {
+            return None;
+        }
         self.listen();
         let line = String::from_utf8_lossy(&self.line).trim().to_owned();
         let says = |what: String| if line.is_empty() { what } else { format!("{what}: {line}") };
         Some(match (status.code(), status.signal()) {
+            (None, _) if self.killed => Ending::TimedOut(says("killed, its time was over".to_owned())),
+            (Some(code), _) if self.killed => Ending::TimedOut(says(format!(
+                "exit code {code}, but what it left running was killed, its time was over"
+            ))),
             (Some(0), _) => Ending::Success,
             (Some(code), _) => Ending::Failure(says(format!("exit code {code}"))),
-            (None, _) if self.killed => Ending::TimedOut(says("killed, its time was over".to_owned())),
             (None, signal) => Ending::Failure(says(format!("killed by signal {}", signal.unwrap_or(0)))),
         })
     }

@@ -62,11 +62,13 @@ impl Runner {
                 lane.reap(now, &self.log);
                 lane.start(self.host.as_deref(), &self.log);
             }
-            *lock(&self.shared.status) = self.hooks.iter().map(|lane| lane.status.clone()).collect();
+            self.publish();
             if ended {
                 let over = *end.get_or_insert(now.saturating_add(LAST_MOMENTS_NS));
                 let idle = self.hooks.iter().all(|lane| lane.running.is_empty() && lane.waiting.is_empty());
                 if idle || now >= over.saturating_add(DEATH_NS) {
+                    self.hooks.iter_mut().for_each(Lane::give_up);
+                    self.publish();
                     return;
                 }
                 if now >= over {
@@ -75,6 +77,10 @@ impl Runner {
             }
             self.wait(now);
         }
+    }
+
+    fn publish(&self) {
+        *lock(&self.shared.status) = self.hooks.iter().map(|lane| lane.status.clone()).collect();
     }
 
     /// Takes what is new; true at the end.
@@ -92,10 +98,10 @@ impl Runner {
         let now = clock::monotonic_ns();
         for lane in &mut self.hooks {
             for job in &jobs {
-                lane.offer(now, job);
+                lane.offer(now, job, &self.log);
             }
             for job in lane.debounce.due(now) {
-                lane.enqueue(job);
+                lane.enqueue(job, &self.log);
             }
         }
         ended
@@ -124,23 +130,27 @@ impl Runner {
 }
 
 impl Lane {
-    fn offer(&mut self, now: Nanos, job: &Job) {
+    fn offer(&mut self, now: Nanos, job: &Job, log: &Log) {
         let suppressed = &mut self.status.suppressed;
         if self.hook.wants(&job.finding) {
             if let Some(job) = self.debounce.offer(now, job.clone(), suppressed) {
-                self.enqueue(job);
+                self.enqueue(job, log);
             }
         } else if self.hook.concerns(&job.finding) {
             self.debounce.overtake(job, suppressed);
         }
     }
 
-    fn enqueue(&mut self, job: Job) {
+    fn enqueue(&mut self, job: Job, log: &Log) {
         if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back(job);
-        } else {
-            self.status.dropped += 1;
+            return;
         }
+        if self.status.dropped == 0 {
+            let (program, id) = (&self.status.program, job.finding.id());
+            log(&format!("hook {program} for {id}: dropped, {MAX_WAITING} wait already (said once; all are counted)"));
+        }
+        self.status.dropped += 1;
     }
 
     fn start(&mut self, host: Option<&str>, log: &Log) {
@@ -189,9 +199,10 @@ impl Lane {
         self.status.last = Some(why);
     }
 
-    /// Nothing more is started, and what runs is killed.
+    /// Nothing more is started, what waits or is held is counted, and what runs is killed.
     fn give_up(&mut self) {
-        self.status.dropped += u64::try_from(self.waiting.len()).unwrap_or(u64::MAX);
+        let untold = self.waiting.len() + self.debounce.forget();
+        self.status.dropped += u64::try_from(untold).unwrap_or(u64::MAX);
         self.waiting.clear();
         for (_, process) in &mut self.running {
             process.kill();

@@ -140,6 +140,75 @@ fn a_hook_that_hangs_is_killed_with_all_it_started_and_nobody_is_left() {
 }
 
 #[test]
+fn what_a_hook_left_running_is_killed_when_its_time_is_over() {
+    let desk = Desk::new();
+    let settings = desk.script("sleep 1000 > /dev/null 2>&1 & echo $! > child; exit 0");
+    let running = Running::start(vec![HookSettings { timeout: Duration::from_secs(2), ..settings }]);
+    running.tell([job("link.down", 1, FindingState::Raised, "")]);
+    let status = running.until(|status| status.running == 0 && status.started == 1);
+    assert_eq!((status.succeeded, status.failed, status.timed_out), (0, 1, 1));
+    assert!(status.last.as_deref().is_some_and(|last| last.contains("left running")), "{status:?}");
+    let pid = std::fs::read_to_string(desk.at("child")).unwrap();
+    let deadline = Instant::now() + LONG;
+    while std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < deadline, "its child lives");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_is_left_running_ends_with_the_collector_too() {
+    let desk = Desk::new();
+    let settings = desk.script("sleep 1000 > /dev/null 2>&1 & echo $! > child; exit 0");
+    let mut running = Running::start(vec![HookSettings { timeout: Duration::from_secs(1000), ..settings }]);
+    running.tell([job("link.down", 1, FindingState::Raised, "")]);
+    running.until(|_| lines(&desk.at("child")) == 1);
+    running.hooks.finish();
+    let pid = std::fs::read_to_string(desk.at("child")).unwrap();
+    let deadline = Instant::now() + LONG;
+    while std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < deadline, "its child lives");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_waits_or_is_held_at_the_end_is_counted_as_dropped() {
+    let desk = Desk::new();
+    let settings = desk.script("echo x >> started");
+    let mut running = Running::start(vec![HookSettings { debounce: Duration::from_secs(1000), ..settings }]);
+    let one = || job("link.down", 1, FindingState::Raised, "");
+    running.tell([one(), one(), one()]);
+    running.until(|status| status.succeeded == 1 && status.suppressed == 1);
+    running.hooks.finish();
+    let status = running.until(|_| true);
+    assert_eq!((status.started, status.suppressed, status.dropped), (1, 1, 1));
+}
+
+#[test]
+fn the_first_finding_that_finds_no_place_is_told_and_all_are_counted() {
+    let desk = Desk::new();
+    let settings = desk.script("while [ ! -e go ]; do sleep 0.01; done");
+    let mut running = Running::start(vec![HookSettings { max_concurrent: 1, ..settings }]);
+    running.tell((0..300).map(|port| job("link.down", port, FindingState::Raised, "")));
+    assert_eq!(running.until(|status| status.running == 1).dropped, 300 - 256);
+    assert_eq!(lock(&running.log).iter().filter(|line| line.contains("dropped")).count(), 1);
+    running.hooks.finish();
+    assert_eq!(running.until(|_| true).dropped, 299, "what waited until the end is counted too");
+}
+
+#[test]
+fn findings_that_are_lost_for_all_hooks_are_counted() {
+    let desk = Desk::new();
+    let mut running = Running::start(vec![desk.script("true")]);
+    let finding = job("link.down", 1, FindingState::Cleared, "").finding;
+    // One queue while this thread holds it, and one more.
+    let findings = vec![finding; MAX_QUEUED + 1];
+    running.hooks.findings(&findings, &World::new(Header::new()));
+    assert_eq!(running.hooks.lost()(), 1);
+}
+
+#[test]
 fn a_failing_hook_is_noted_with_its_first_word_and_does_not_stop_the_next() {
     let desk = Desk::new();
     let running = Running::start(vec![desk.script("echo 'no such host' >&2; echo more >&2; exit 3")]);
