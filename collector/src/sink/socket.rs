@@ -120,7 +120,7 @@ impl Socket {
             raised: Vec::new(),
             readers: Vec::new(),
             rest: None,
-            said_rest: false,
+            said: Said::default(),
         };
         let thread =
             std::thread::Builder::new().name("socket".to_owned()).spawn(move || server.run(&bound)).map_err(failed)?;
@@ -191,7 +191,15 @@ struct Server {
     readers: Vec<Reader>,
     /// The listener is left alone until then.
     rest: Option<Instant>,
-    said_rest: bool,
+    said: Said,
+}
+
+/// What was said already; it is said once.
+#[derive(Debug, Default, Clone, Copy)]
+struct Said {
+    rest: bool,
+    refused: bool,
+    lost: bool,
 }
 
 struct Reader {
@@ -229,6 +237,10 @@ impl Server {
             self.raised.clone_from(&queue.raised);
             (std::mem::take(&mut queue.lines), queue.ended)
         };
+        if !self.said.lost && lock(&self.shared.status).lost > 0 {
+            (self.log)("socket: lines lost for all readers: too many at once (said once; all are counted)");
+            self.said.lost = true;
+        }
         for line in &lines {
             for reader in &mut self.readers {
                 reader.waiting.extend(line.as_bytes());
@@ -253,6 +265,12 @@ impl Server {
             let mut status = lock(&self.shared.status);
             if self.readers.len() >= MAX_READERS {
                 status.refused += 1;
+                if !std::mem::replace(&mut self.said.refused, true) {
+                    drop(status);
+                    (self.log)(&format!(
+                        "socket: a reader refused: {MAX_READERS} read already (said once; all are counted)"
+                    ));
+                }
                 continue;
             }
             status.connected += 1;
@@ -279,9 +297,9 @@ impl Server {
 
     fn rest(&mut self, error: &io::Error) {
         self.rest = Some(Instant::now() + REST);
-        if !self.said_rest {
+        if !self.said.rest {
             (self.log)(&format!("socket: cannot accept a reader: {error}; readers wait until it can (said once)"));
-            self.said_rest = true;
+            self.said.rest = true;
         }
     }
 

@@ -192,7 +192,7 @@ fn where_no_descriptor_is_left_the_listener_rests_and_that_is_said_once() {
         raised: Vec::new(),
         readers: Vec::new(),
         rest: None,
-        said_rest: false,
+        said: Said::default(),
     };
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();
@@ -241,4 +241,43 @@ fn the_directory_that_is_made_can_be_passed_by_all_and_written_by_the_owner_what
         assert!(output.status.success(), "umask {umask}: {}", String::from_utf8_lossy(&output.stdout));
         assert!(dir.path().join("made").exists(), "umask {umask}: the test has run");
     }
+}
+
+#[test]
+fn readers_beyond_the_most_are_refused_counted_and_that_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let into = said.clone();
+    let log: Log = Arc::new(move |line| lock(&into).push(line.to_owned()));
+    let socket = Socket::start(&options(&path), Header::new(), log).unwrap();
+    let status = socket.status();
+    let mut readers = Vec::new();
+    for n in 1..=MAX_READERS + 2 {
+        readers.push(UnixStream::connect(&path).unwrap());
+        wait_until(|| status().connected + status().refused == n as u64);
+    }
+    assert_eq!((status().connected, status().refused), (MAX_READERS as u64, 2));
+    drop(socket);
+    let said = lock(&said);
+    assert!(said.len() == 1 && said[0].contains("refused"), "{said:?}");
+}
+
+#[test]
+fn lines_that_are_lost_are_counted_and_that_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let into = said.clone();
+    let log: Log = Arc::new(move |line| lock(&into).push(line.to_owned()));
+    let socket = Socket::start(&options(&dir.path().join("s")), Header::new(), log).unwrap();
+    let world = World::new(Header::new());
+    for times in 1..=2 {
+        // The queue is full for as long as this thread holds it; one more is one too many.
+        socket.tell((0..=MAX_QUEUED).map(|_| "{}\n".to_owned()), &world);
+        wait_until(|| lock(&socket.shared.queue).lines.is_empty());
+        assert_eq!(socket.status()().lost, times);
+    }
+    drop(socket);
+    let said = lock(&said);
+    assert!(said.len() == 1 && said[0].contains("lost"), "{said:?}");
 }
