@@ -198,7 +198,7 @@ mod tests {
         std::fs::write(&path, "precious").unwrap();
         let options = |force| RecordingOptions { path: path.clone(), force, max_bytes: None };
         let error = Recording::start(options(false), Header::new()).err().expect("refused");
-        assert!(error.to_string().contains("--force"), "{error}");
+        assert!(error.to_string().ends_with("a.jsonl exists"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
         assert!(Recording::start(options(true), Header::new()).is_ok());
     }
