@@ -460,7 +460,7 @@ impl Engine {
         };
         let (bond, active): (Arc<str>, _) = (seen.bond.as_ref().into(), record.active.clone());
         self.world.bonds.insert(bond.clone(), Arc::new(record));
-        self.stopwatch.bond(&self.world, &self.settings.failover, (&bond, active.as_ref()), t);
+        self.bond_said(t, seen.event == Some(true), (&bond, active.as_ref()));
     }
 
     fn function(&mut self, pci: &str) -> &mut PcieRecord {

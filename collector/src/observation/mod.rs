@@ -339,6 +339,9 @@ pub struct Bond<'a> {
     /// The bond's members.
     #[serde(default)]
     pub slaves: Vec<Slave<'a>>,
+    /// The kernel told this change as it happened. Absent: read at a poll, so that it may be as old as the poll before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<bool>,
 }
 
 /// One member of a bond.
