@@ -441,7 +441,12 @@ impl Engine {
     fn congestion_config(&mut self, t: Nanos, seen: &observation::CongestionConfig<'_>) {
         let id = self.device_id(t, &seen.device);
         let index = self.port_index(t, id, seen.port, PortState::Unknown);
-        Arc::make_mut(&mut self.world.ports[index]).congestion = Some(Arc::new(CongestionRecord {
+        let port = Arc::make_mut(&mut self.world.ports[index]);
+        if seen.says_nothing() {
+            port.congestion = None;
+            return;
+        }
+        port.congestion = Some(Arc::new(CongestionRecord {
             t,
             np: seen.np.clone(),
             rp: seen.rp.clone(),
