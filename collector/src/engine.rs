@@ -441,7 +441,12 @@ impl Engine {
     fn congestion_config(&mut self, t: Nanos, seen: &observation::CongestionConfig<'_>) {
         let id = self.device_id(t, &seen.device);
         let index = self.port_index(t, id, seen.port, PortState::Unknown);
-        Arc::make_mut(&mut self.world.ports[index]).congestion = Some(Arc::new(CongestionRecord {
+        let port = Arc::make_mut(&mut self.world.ports[index]);
+        if seen.says_nothing() {
+            port.congestion = None;
+            return;
+        }
+        port.congestion = Some(Arc::new(CongestionRecord {
             t,
             np: seen.np.clone(),
             rp: seen.rp.clone(),
@@ -460,7 +465,7 @@ impl Engine {
         };
         let (bond, active): (Arc<str>, _) = (seen.bond.as_ref().into(), record.active.clone());
         self.world.bonds.insert(bond.clone(), Arc::new(record));
-        self.stopwatch.bond(&self.world, &self.settings.failover, (&bond, active.as_ref()), t);
+        self.bond_said(t, seen.event == Some(true), (&bond, active.as_ref()));
     }
 
     fn function(&mut self, pci: &str) -> &mut PcieRecord {

@@ -13,6 +13,7 @@
 mod path;
 mod warnings;
 
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use collector::clock::monotonic_ns;
 use serde_json::{Value, json};
 
 use self::path::{Completions, Path};
-use self::warnings::Warnings;
+use self::warnings::{Heard, Warnings};
 
 const USAGE: &str = "usage: drain_on_warning DEVICE PEER --to DEVICE PEER [--socket PATH] [--no-subscribe] \
     [--seconds N] [--timeout EXPONENT] [--retry N] [--depth N] [--pause-us N]";
@@ -37,7 +38,7 @@ struct Asked {
     seconds: u64,
     timeout: u8,
     retry: u8,
-    depth: u64,
+    depth: NonZeroU32,
     pause: Duration,
 }
 
@@ -52,7 +53,7 @@ impl Asked {
             seconds: 10,
             timeout: 14,
             retry: 3,
-            depth: 8,
+            depth: const { NonZeroU32::new(8).expect("8 is not 0") },
             pause: Duration::ZERO,
         };
         let mut arguments = arguments;
@@ -99,19 +100,19 @@ fn main() -> ExitCode {
 
 fn run(asked: &Asked) -> Result<(), String> {
     // Everything that takes long is done before it is needed: only the QPs of the second pair are made later.
-    let mut first = Path::open(&asked.first.0, &asked.first.1, SIZE)?;
-    let mut second = Path::open(&asked.second.0, &asked.second.1, SIZE)?;
-    let depth = u32::try_from(asked.depth).map_err(|error| error.to_string())?;
+    let depth = asked.depth.get();
+    let mut first = Path::open(&asked.first.0, &asked.first.1, SIZE, depth)?;
+    let mut second = Path::open(&asked.second.0, &asked.second.1, SIZE, depth)?;
     first.connect(asked.timeout, asked.retry, depth)?;
     let devices = [asked.first.0.clone(), asked.first.1.clone()];
-    let warnings = if asked.subscribe { Some(Warnings::subscribe(&asked.socket, devices)?) } else { None };
+    let mut warnings = if asked.subscribe { Some(Warnings::subscribe(&asked.socket, devices)?) } else { None };
     say(
         "connected",
         json!({"pid": std::process::id(), "device": asked.first.0, "qpn": first.qpn(), "peer": asked.first.1}),
     );
     let end = Instant::now() + Duration::from_secs(asked.seconds);
 
-    let why = traffic(&mut first, asked, end, warnings.as_ref());
+    let why = traffic(&mut first, asked, end, warnings.as_mut());
     match &why {
         Why::TimeIsOver => {
             say("end", json!({"device": asked.first.0, "posted": first.posted, "completed": first.completed}));
@@ -152,12 +153,14 @@ enum Why {
     Broken(String),
 }
 
-fn traffic(path: &mut Path, asked: &Asked, end: Instant, warnings: Option<&Warnings>) -> Why {
+fn traffic(path: &mut Path, asked: &Asked, end: Instant, mut warnings: Option<&mut Warnings>) -> Why {
     while Instant::now() < end {
-        if let Some(finding) = warnings.and_then(Warnings::next) {
-            return Why::Warned(finding);
+        match warnings.as_mut().and_then(|warnings| warnings.next()) {
+            Some(Heard::Warning(finding)) => return Why::Warned(finding),
+            Some(Heard::End) => say("unsubscribed", json!({"why": "collect is gone"})),
+            None => {}
         }
-        if path.outstanding() < asked.depth {
+        if path.outstanding() < u64::from(asked.depth.get()) {
             if let Err(error) = path.post() {
                 return Why::Broken(error);
             }

@@ -10,6 +10,8 @@ use ibverbs_sys as ffi;
 
 /// Everything is done on port 1.
 const PORT: u8 = 1;
+/// Work requests a QP can receive; none is sent to it.
+const RECEIVES: u32 = 1;
 /// Completions taken at once.
 const BATCH: usize = 16;
 
@@ -49,9 +51,16 @@ fn last_error(what: &str) -> String {
 }
 
 impl Path {
-    /// Opens both devices and registers memory; there is no QP yet.
-    pub(crate) fn open(device: &str, peer: &str, size: u32) -> Result<Self, String> {
-        Ok(Self { a: End::open(device, size)?, b: End::open(peer, size)?, size, posted: 0, completed: 0, failed: 0 })
+    /// Opens both devices and registers memory for `depth` operations at once; there is no QP yet.
+    pub(crate) fn open(device: &str, peer: &str, size: u32, depth: u32) -> Result<Self, String> {
+        Ok(Self {
+            a: End::open(device, size, depth)?,
+            b: End::open(peer, size, depth)?,
+            size,
+            posted: 0,
+            completed: 0,
+            failed: 0,
+        })
     }
 
     /// Makes and connects the QPs.
@@ -133,7 +142,9 @@ impl Path {
 }
 
 impl End {
-    fn open(device: &str, size: u32) -> Result<Self, String> {
+    fn open(device: &str, size: u32, depth: u32) -> Result<Self, String> {
+        // Everything that is posted may come back before anybody looks. A device refuses what it has no room for.
+        let completions = c_int::try_from(depth.saturating_add(RECEIVES)).map_err(|error| error.to_string())?;
         let gid_index = gid_index(device)?;
         let memory = vec![1u8; size as usize].leak();
         let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
@@ -144,7 +155,7 @@ impl End {
         unsafe {
             let context = open_device(device)?;
             let pd = ffi::ibv_alloc_pd(context);
-            let cq = ffi::ibv_create_cq(context, 256, ptr::null_mut(), ptr::null_mut(), 0);
+            let cq = ffi::ibv_create_cq(context, completions, ptr::null_mut(), ptr::null_mut(), 0);
             if pd.is_null() || cq.is_null() {
                 return Err(last_error(device));
             }
@@ -163,7 +174,7 @@ impl End {
             qp_type: ffi::ibv_qp_type::IBV_QPT_RC,
             cap: ffi::ibv_qp_cap {
                 max_send_wr: depth,
-                max_recv_wr: 1,
+                max_recv_wr: RECEIVES,
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 max_inline_data: 0,

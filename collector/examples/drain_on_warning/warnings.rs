@@ -2,13 +2,23 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use serde_json::Value;
 
 /// Predicted failures, as they come.
 pub(crate) struct Warnings {
     told: Receiver<Value>,
+    subscribed: bool,
+}
+
+/// What there is to hear.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    /// A predicted failure.
+    Warning(Value),
+    /// The stream has ended: from here on nobody warns.
+    End,
 }
 
 impl Warnings {
@@ -32,11 +42,15 @@ impl Warnings {
                 }
             }
         });
-        Ok(Self { told })
+        Ok(Self { told, subscribed: true })
     }
 
-    /// A predicted failure, if there is a new one; never waits.
-    pub(crate) fn next(&self) -> Option<Value> {
-        self.told.try_recv().ok()
+    /// A predicted failure, if there is a new one, and once the end; never waits.
+    pub(crate) fn next(&mut self) -> Option<Heard> {
+        match self.told.try_recv() {
+            Ok(finding) => Some(Heard::Warning(finding)),
+            Err(TryRecvError::Disconnected) => std::mem::take(&mut self.subscribed).then_some(Heard::End),
+            Err(TryRecvError::Empty) => None,
+        }
     }
 }

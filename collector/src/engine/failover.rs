@@ -50,6 +50,12 @@ impl Engine {
         self.stopwatch.port(&self.world, &self.settings.failover, key, (at, before.1, to), what);
     }
 
+    /// A bond was told by an event, or read.
+    pub(super) fn bond_said(&mut self, t: Nanos, event: bool, bond: (&Arc<str>, Option<&Arc<str>>)) {
+        let at = if event { Moment::at(t) } else { self.stopwatch.read(t, 0) };
+        self.stopwatch.bond(&self.world, &self.settings.failover, bond, at);
+    }
+
     /// An event told a port's state.
     pub(super) fn port_told(&mut self, key: PortKey, t: Nanos, from: PortState, event: &str) {
         let to = match event {

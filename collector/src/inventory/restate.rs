@@ -105,6 +105,8 @@ fn say_bonds(world: &World, say: &mut Say<'_>) {
             mode: lend(&bond.mode),
             active: lend_option(bond.active.as_ref()),
             slaves: bond.slaves.iter().map(|(netdev, up)| Slave { netdev: lend(netdev), up: *up }).collect(),
+            // What is known is no news.
+            event: None,
         }));
     }
 }

@@ -339,6 +339,9 @@ pub struct Bond<'a> {
     /// The bond's members.
     #[serde(default)]
     pub slaves: Vec<Slave<'a>>,
+    /// The kernel told this change as it happened. Absent: read at a poll, so that it may be as old as the poll before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<bool>,
 }
 
 /// One member of a bond.
@@ -655,7 +658,8 @@ pub struct Loopback<'a> {
     pub n: u64,
 }
 
-/// The NIC's congestion control parameters by the driver's own names; an absent key is unknown.
+/// The NIC's congestion control parameters by the driver's own names; an absent key is unknown. One that says nothing of
+/// its port takes back what was said: it cannot be read any more.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CongestionConfig<'a> {
     /// Device name.
@@ -681,6 +685,16 @@ pub struct CongestionConfig<'a> {
     /// `dcqcn`, `rtt` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc_algorithm: Option<Text<'a>>,
+}
+
+impl CongestionConfig<'_> {
+    /// Nothing is known of the port.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        let Self { device: _, port: _, np, rp, pfc_enabled, trust, cnp_dscp, cc_algorithm } = self;
+        let parameters = !np.is_empty() || !rp.is_empty() || cnp_dscp.is_some() || cc_algorithm.is_some();
+        !parameters && pfc_enabled.is_none() && trust.is_none()
+    }
 }
 
 /// How much of its subject a source sees.

@@ -275,8 +275,9 @@ impl Failover {
         self.recovery = span(to(&self.first_qp), to(&self.first_operation));
         self.outage = span(began, to(&self.first_operation));
         self.budgets = budgets_ms.iter().map(|ms| Budget { ms: *ms, verdict: verdict(self.outage, *ms) }).collect();
-        let Qps { drained, died, late, unsure, .. } = self.qps;
-        self.ending = match (drained, died + late, unsure) {
+        let Qps { drained, died, late, unsure, uncounted } = self.qps;
+        // How those ended that were not looked at is not known.
+        self.ending = match (drained, died + late, unsure.saturating_add(uncounted)) {
             (0, 0, 0) => Ending::None,
             (_, 0, 0) => Ending::Graceful,
             (0, _, 0) => Ending::Abrupt,
@@ -304,6 +305,20 @@ mod tests {
         assert_eq!(floor_ns(14, 7, false), Some(536_870_912));
         assert_eq!((floor_ns(14, 7, true), floor_ns(0, 3, false)), (None, None));
         assert_eq!(floor_ns(31, 7, false), Some(4096 * (1 << 31) * 8));
+    }
+
+    #[test]
+    fn qps_that_were_not_looked_at_leave_the_ending_open() {
+        let ending = |qps| {
+            let key = PortKey { device: crate::inventory::DeviceId(0), port: 1 };
+            let mut failover = Failover { qps, ..Failover::new(1, key, "d".into()) };
+            failover.judge(&[]);
+            failover.ending
+        };
+        for (drained, died, alone) in [(2, 0, Ending::Graceful), (0, 2, Ending::Abrupt)] {
+            assert_eq!(ending(Qps { drained, died, ..Qps::default() }), alone);
+            assert_eq!(ending(Qps { drained, died, uncounted: 1, ..Qps::default() }), Ending::Mixed);
+        }
     }
 
     #[test]

@@ -178,20 +178,19 @@ impl Stopwatch {
         }
     }
 
-    /// A bond was read.
+    /// A bond was told or read; had its active member changed, it did so at `at`.
     pub(crate) fn bond(
         &mut self,
         world: &World,
         settings: &FailoverSettings,
         (bond, active): (&Arc<str>, Option<&Arc<str>>),
-        t: Nanos,
+        at: Moment,
     ) {
         let Some(active) = active else { return };
         let Some(before) = self.bonds.insert(bond.clone(), active.clone()) else { return };
         if before == *active {
             return;
         }
-        let at = self.read(t, 0);
         let what = format!("{bond}: {before} → {active}");
         let of = |port: &&Arc<PortRecord>| port.netdevs.iter().any(|n| *n == before || n == bond);
         let keys: Vec<PortKey> = world.ports.iter().filter(of).map(|port| port.key).collect();
@@ -200,7 +199,7 @@ impl Stopwatch {
             let switch = &mut self.open[index].failover.bond_switch;
             if switch.is_none() {
                 *switch = Some(Mark { at, what: what.clone() });
-                self.touch(index, t);
+                self.touch(index, at.t);
             }
         }
     }

@@ -140,6 +140,16 @@ impl Node {
     }
 }
 
+#[test]
+fn a_configuration_that_says_nothing_leaves_everything_unknown() {
+    let mut node = Node::new(&["a"]);
+    node.config("a", json!({"cc_algorithm": "none", "cnp_dscp": 48}));
+    let known = |node: &Node| node.run().engine.world().ports[0].congestion.is_some();
+    assert!(known(&node));
+    node.config("a", json!({}));
+    assert!(!known(&node));
+}
+
 /// Which rules said something, and the best grade of each.
 fn told(outcome: &Outcome) -> Vec<String> {
     let mut best: BTreeMap<&str, crate::finding::Grade> = BTreeMap::default();

@@ -186,6 +186,24 @@ fn a_bond_that_switches_is_told_for_the_port_it_left() {
 }
 
 #[test]
+fn a_bond_that_is_told_by_an_event_has_one_time_and_leaves_a_short_outage_certain() {
+    let mut log = Log::pair();
+    log.connect(0.2, "e", 40);
+    log.add(1.5, "aer", json!({"pci": "0000:01:00.0", "severity": "nonfatal", "status": 16384, "names": ["CmpltTO"]}));
+    log.add(1.51, "qp", json!({"device": "d", "port": 1, "qpn": 17, "event": "modify", "to": "ERR", "pid": 700}));
+    log.probes(1.5).posted(2.5, "e", 40, 1, 1.519).probes(2.5).event(3.0, "d", "PORT_ERR").until(4, 40);
+    let bond = |active| json!({"bond": "bond0", "mode": "active-backup", "active": active});
+    let mut told = bond("ee");
+    told["event"] = true.into();
+    log.add(0.0, "bond", bond("ed")).add(1.515, "bond", told);
+    let failovers = log.failovers();
+    let [failover] = &failovers[..] else { panic!("{failovers:?}") };
+    assert_eq!((marks(failover)[3].as_str(), failover.ending), ("1.515", Ending::Graceful));
+    assert_eq!(failover.outage.unwrap().max_ns, 9_000_000);
+    assert!(failover.budgets.iter().all(|budget| budget.verdict == Verdict::Met), "{:?}", failover.budgets);
+}
+
+#[test]
 fn a_rename_is_no_failover_and_a_device_that_stays_away_is_one() {
     let mut log = Log::pair();
     let gone = json!({"device": "d", "removed": true});

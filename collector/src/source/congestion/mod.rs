@@ -14,7 +14,7 @@ mod parameters;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::dcb::Dcb;
@@ -49,6 +49,8 @@ pub struct Congestion {
     /// `None` for a tree that is not this node's; or why there is none.
     dcb: Option<Result<Dcb, String>>,
     found: BTreeMap<(String, u32), Found>,
+    /// Ports of which something was said that still stands.
+    said: BTreeSet<(String, u32)>,
     due: Nanos,
 }
 
@@ -66,7 +68,7 @@ impl Congestion {
     }
 
     fn over(files: Arc<dyn Files>, ports: PortMap, dcb: Option<Result<Dcb, String>>) -> Self {
-        Self { files, ports, known: Arc::default(), dcb, found: BTreeMap::new(), due: 0 }
+        Self { files, ports, known: Arc::default(), dcb, found: BTreeMap::new(), said: BTreeSet::new(), due: 0 }
     }
 
     /// Goes on in another tree of the same machine, taken later.
@@ -91,14 +93,20 @@ impl Congestion {
         }
         let Parameters { np, rp, gap } = parameters::read(&*self.files, port);
         found.parameters = !(np.is_empty() && rp.is_empty());
-        found.gap = gap.filter(|_| !found.parameters);
+        found.gap = gap;
         config.cnp_dscp =
             np.get("cnp_dscp").and_then(serde_json::Value::as_u64).and_then(|dscp| u8::try_from(dscp).ok());
         (config.np, config.rp) = (np, rp);
-        if found.parameters || config.pfc_enabled.is_some() || config.trust.is_some() {
+        let key = (port.device.clone(), port.port);
+        // Where nothing can be read any more what was said is taken back, once.
+        let news = if config.says_nothing() { self.said.remove(&key) } else { true };
+        if news {
+            if !config.says_nothing() {
+                self.said.insert(key.clone());
+            }
             emit(&Observation { t: now, body: Body::CongestionConfig(config) });
         }
-        self.found.insert((port.device.clone(), port.port), found);
+        self.found.insert(key, found);
     }
 }
 

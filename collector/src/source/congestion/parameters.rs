@@ -48,11 +48,11 @@ const CC_PARAMS: [(&str, Side, &str); 22] = [
 pub(super) struct Parameters {
     pub(super) np: Map<String, Value>,
     pub(super) rp: Map<String, Value>,
-    /// Why a device that has parameters shows none.
+    /// What a device that has parameters does not show.
     pub(super) gap: Option<Gap>,
 }
 
-/// Why there are none, and what to do.
+/// Why parameters are missing, and what to do.
 #[derive(Debug)]
 pub(super) struct Gap {
     pub(super) reason: String,
@@ -96,6 +96,10 @@ fn read_ecn(files: &dyn Files, dir: &str, into: &mut Map<String, Value>) {
 fn read_cc_params(files: &dyn Files, pci: &str, parameters: &mut Parameters) {
     let dir = format!("kernel/debug/mlx5/{pci}/cc_params");
     if let Err(error) = files.list(&dir) {
+        // Where the vendor's files are these are not needed.
+        if !(parameters.np.is_empty() && parameters.rp.is_empty()) {
+            return;
+        }
         let (reason, fix) = match error.kind() {
             std::io::ErrorKind::NotFound => (
                 "no ecn/ of the vendor's driver, and no cc_params in debugfs: not mounted here, or the firmware does not \
@@ -108,7 +112,7 @@ fn read_cc_params(files: &dyn Files, pci: &str, parameters: &mut Parameters) {
         parameters.gap = Some(Gap { reason, fix: Some(fix) });
         return;
     }
-    let mut refused = None;
+    let mut refused: Vec<(&str, String)> = Vec::new();
     for (file, side, name) in CC_PARAMS {
         let into = match side {
             Side::Np => &mut parameters.np,
@@ -123,11 +127,14 @@ fn read_cc_params(files: &dyn Files, pci: &str, parameters: &mut Parameters) {
             }
             // Each kernel has its own choice of them.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => refused = Some(errno_name(&error)),
+            Err(error) => refused.push((file, errno_name(&error).into())),
             Ok(None) => {}
         }
     }
-    parameters.gap = refused.map(|errno| Gap { reason: format!("cc_params in debugfs: {errno}"), fix: None });
+    if let Some((file, errno)) = refused.first() {
+        let more = if refused.len() == 1 { String::new() } else { format!(" and {} more", refused.len() - 1) };
+        parameters.gap = Some(Gap { reason: format!("cc_params in debugfs: {errno} of {file}{more}"), fix: None });
+    }
 }
 
 /// A file's number; `None` when it holds none.

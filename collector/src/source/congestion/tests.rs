@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::source::files::RootedFiles;
+use crate::source::files::faults::FaultyFiles;
 use crate::source::netlink::scene::{attribute, exchange, raw, refusal};
 use crate::source::netlink::stored::{Exchange, Stored};
 
@@ -195,6 +196,36 @@ fn an_mlx5_port_without_parameters_is_named_with_what_to_do() {
     let missing = source.availability().missing.remove(0);
     assert_eq!(missing.what, "congestion parameters of mlx5_0 port 1");
     assert!(missing.fix.unwrap().contains("debugfs"));
+}
+
+#[test]
+fn files_that_fail_beside_others_that_are_read_are_a_gap() {
+    let path = |name: &str| format!("kernel/debug/mlx5/0000:3b:00.0/cc_params/{name}");
+    let list = ["np_cnp_dscp", "rp_gd", "rp_threshold"].map(path);
+    let (dir, _) = tree(&list.each_ref().map(|path| (path.as_str(), "48\n")));
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(dir.path()).unwrap()));
+    files.fail(&list[1], false, 5);
+    let mut source = Congestion::of_tree(files.clone(), ports(Some("mlx5_core")));
+    assert_eq!(poll(&mut source, SECOND)[0].cnp_dscp, Some(48));
+    assert_eq!(source.availability().state, Seeing::Partial);
+    assert!(source.availability().reason().unwrap().ends_with("cc_params in debugfs: EIO of rp_gd"));
+    files.fail(&list[2], false, 5);
+    poll(&mut source, 61 * SECOND);
+    assert!(source.availability().reason().unwrap().ends_with("EIO of rp_gd and 1 more"));
+    files.heal();
+    poll(&mut source, 121 * SECOND);
+    assert_eq!(source.availability().state, Seeing::Ok);
+}
+
+#[test]
+fn what_was_said_is_taken_back_once_when_nothing_can_be_read_any_more() {
+    let (dir, files) = tree(&[("class/net/eth0/ecn/roce_np/cnp_dscp", "48\n")]);
+    let mut source = Congestion::of_tree(files, ports(None));
+    assert_eq!(poll(&mut source, SECOND)[0].cnp_dscp, Some(48));
+    std::fs::remove_dir_all(dir.path().join("class/net/eth0/ecn")).unwrap();
+    let said = poll(&mut source, 61 * SECOND);
+    assert!(said.len() == 1 && said[0].says_nothing(), "{said:?}");
+    assert!(poll(&mut source, 121 * SECOND).is_empty());
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Links {
             let active = active.and_then(|active| self.0.get(&active)).map(|slave| slave.name.clone().into());
             let slaves = slaves.iter().map(|(_, slave)| Slave { netdev: slave.name.clone().into(), up: slave.up });
             let (bond, mode) = (link.name.clone().into(), mode.clone().into());
-            bonds.push(Bond { bond, mode, active, slaves: slaves.collect() });
+            bonds.push(Bond { bond, mode, active, slaves: slaves.collect(), event: None });
         }
         bonds
     }
@@ -183,6 +183,7 @@ pub(super) mod tests {
             mode: "active-backup".into(),
             active: Some("eth0".into()),
             slaves: vec![slave("eth0", true), slave("eth1", false)],
+            event: None,
         };
         for name in ["bond0", "eth1"] {
             assert_eq!(links.bonds(&|netdev| netdev == name), std::slice::from_ref(&expected), "asked by {name}");

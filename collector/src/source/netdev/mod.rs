@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::carrier::Carrier;
-use self::monitor::Monitor;
+use self::monitor::{Heard, Monitor};
 use super::files::Files;
 use super::ports::{PortMap, RdmaPort};
 use super::{Availability, Emit, Missing, Source};
@@ -116,11 +116,11 @@ impl Netdev {
     /// Takes what the kernel said, each word by itself: a bond that changed twice is emitted twice.
     fn hear(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         let Some(mut monitor) = self.monitor.take() else { return };
-        monitor.hear(now, &mut |links, changed| {
-            self.say_bonds(links, now, emit);
-            let carrier =
-                changed.and_then(|link| Some((link, self.carriers.iter_mut().find(|c| c.netdev == link.name)?)));
-            if let Some((link, carrier)) = carrier {
+        monitor.hear(now, &mut |links, heard| {
+            self.say_bonds(links, matches!(heard, Heard::Event(_)), now, emit);
+            if let Heard::Event(Some(link)) = heard
+                && let Some(carrier) = self.carriers.iter_mut().find(|carrier| carrier.netdev == link.name)
+            {
                 carrier.hear(&link.counts, now, emit);
             }
         });
@@ -132,7 +132,8 @@ impl Netdev {
         self.tell_sysfs();
     }
 
-    fn say_bonds(&mut self, links: &link::Links, now: Nanos, emit: &mut Emit<'_>) {
+    /// Emits the bonds that are not as they were said last; `told` is whether an event says so.
+    fn say_bonds(&mut self, links: &link::Links, told: bool, now: Nanos, emit: &mut Emit<'_>) {
         let known = &self.known;
         let concerns = |netdev: &str| {
             known
@@ -141,7 +142,10 @@ impl Netdev {
         };
         let bonds = links.bonds(&concerns);
         for bond in bonds.iter().filter(|bond| !self.bonds.contains(bond)) {
-            emit(&Observation { t: now, body: Body::Bond(bond.clone()) });
+            // A bond that is new here may have been so for long: only now is it one of an RDMA port.
+            let known = self.bonds.iter().any(|known| known.bond == bond.bond);
+            let event = (told && known).then_some(true);
+            emit(&Observation { t: now, body: Body::Bond(Bond { event, ..bond.clone() }) });
         }
         self.bonds = bonds;
     }

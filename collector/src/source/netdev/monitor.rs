@@ -32,8 +32,17 @@ pub(super) struct Monitor {
     lost: u64,
 }
 
-/// Called after each change of the list, with the network device that was told of.
-type Changed<'c> = dyn FnMut(&Links, Option<&Link>) + 'c;
+/// How the state of the list is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Heard<'a> {
+    /// The kernel told a change just now; of this network device, unless it is gone.
+    Event(Option<&'a Link>),
+    /// It was asked for, or is as it was.
+    List,
+}
+
+/// Called after each change of the list.
+type Changed<'c> = dyn FnMut(&Links, Heard<'_>) + 'c;
 
 impl Monitor {
     pub(super) fn open() -> Self {
@@ -112,7 +121,7 @@ impl Monitor {
         if self.list_due.is_some_and(|due| now >= due) {
             self.list(now);
         }
-        changed(&self.links, None);
+        changed(&self.links, Heard::List);
     }
 
     fn take_datagram(&mut self, changed: &mut Changed<'_>) {
@@ -124,7 +133,7 @@ impl Monitor {
             {
                 let link = if let Said::Is(_, link) = &said { Some(link.clone()) } else { None };
                 self.links.take(said);
-                changed(&self.links, link.as_ref());
+                changed(&self.links, Heard::Event(link.as_ref()));
             }
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         }

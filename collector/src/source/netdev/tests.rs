@@ -59,16 +59,17 @@ fn source(ports: PortMap, files: Arc<dyn Files>, list: Stored, events: Vec<std::
     Netdev::over(files, ports, Some(Monitor::over(Box::new(list), Box::new(events))), 0)
 }
 
-/// What is emitted: bonds as `bond0 active eth0: eth0+ eth1-`, counts as `eth0 carrier_changes=2`.
+/// What is emitted: bonds as `bond0 active eth0: eth0+ eth1-` (`event: ` before it where it is one), counts as `eth0 carrier_changes=2`.
 fn poll(source: &mut Netdev, now: Nanos) -> Vec<String> {
     let mut said = Vec::new();
     source.poll(now, &mut |observation: &Observation<'_>| {
         assert_eq!(observation.t, now);
         said.push(match &observation.body {
-            Body::Bond(Bond { bond, active, slaves, .. }) => {
+            Body::Bond(Bond { bond, active, slaves, event, .. }) => {
+                let event = if *event == Some(true) { "event: " } else { "" };
                 let slave = |slave: &Slave<'_>| format!("{}{}", slave.netdev, if slave.up { "+" } else { "-" });
                 let slaves: Vec<String> = slaves.iter().map(slave).collect();
-                format!("{bond} active {}: {}", active.as_deref().unwrap_or("none"), slaves.join(" "))
+                format!("{event}{bond} active {}: {}", active.as_deref().unwrap_or("none"), slaves.join(" "))
             }
             Body::Counters(Counters { netdev, values, unavailable, source, .. }) => {
                 assert_eq!(*source, crate::observation::CounterSource::Netdev);
@@ -102,8 +103,7 @@ fn a_bond_is_said_at_the_start_and_at_each_change_of_its_active_slave() {
     let bond_only = |active| event(&[link(4, "bond0", true, &[bond(1, Some(active))])]);
     later(&mut source, vec![event(&[link(2, "eth0", false, &[master(4)])]), bond_only(3), bond_only(2)]);
     // Each word by itself: a change that was taken back before anybody looked is seen.
-    let changes =
-        ["bond0 active eth0: eth0- eth1+", "bond0 active eth1: eth0- eth1+", "bond0 active eth0: eth0- eth1+"];
+    let changes = ["eth0", "eth1", "eth0"].map(|active| format!("event: bond0 active {active}: eth0- eth1+"));
     assert_eq!(bonds(&mut source, 2 * SECOND + 1), changes);
 }
 
@@ -113,6 +113,8 @@ fn a_bond_of_no_rdma_port_is_not_said() {
     let mut source = source(ports(&["eth7"]), files, listed(&bonded(2, true, true)), vec![]);
     assert!(bonds(&mut source, SECOND).is_empty());
     source.ports.set(vec![RdmaPort { bond: Some("bond0".to_owned()), ..RdmaPort::default() }]);
+    // An event about another network device does not make what was so before a change.
+    later(&mut source, vec![event(&[link(9, "eth7", true, &[])])]);
     assert_eq!(bonds(&mut source, 2 * SECOND), ["bond0 active eth0: eth0+ eth1+"]);
 }
 
@@ -123,7 +125,7 @@ fn a_slave_that_leaves_and_a_bond_that_is_deleted_end() {
     bonds(&mut source, SECOND);
     let deleted = |index| Ok(raw(DEL_LINK, 0, 0, &link(index, "x", false, &[])));
     later(&mut source, vec![event(&[link(3, "eth1", true, &[])]), deleted(4)]);
-    assert_eq!(bonds(&mut source, 2 * SECOND), ["bond0 active eth0: eth0+"]);
+    assert_eq!(bonds(&mut source, 2 * SECOND), ["event: bond0 active eth0: eth0+"]);
     assert!(source.bonds.is_empty());
 }
 

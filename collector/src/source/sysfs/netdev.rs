@@ -77,5 +77,5 @@ pub(super) fn read_bond(files: &dyn Files, bond: &str) -> Option<Bond<'static>> 
     });
     let slaves = slaves.collect();
     let active = text("active_slave").filter(|active| !active.is_empty()).map(Into::into);
-    Some(Bond { bond: bond.to_owned().into(), mode: mode.into(), active, slaves })
+    Some(Bond { bond: bond.to_owned().into(), mode: mode.into(), active, slaves, event: None })
 }
