@@ -140,7 +140,7 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             signs.push(format!("{} {what} in {failed} readings of the last {over}", growth.sum));
             let name = port.series_of(meaning).next().map_or(meaning.name(), |series| &*series.name);
             evidence.push(Evidence::new(name, Some(span as f64 / 1e9), growth.sum as f64, 0.0, "errors"));
-            counted_since = counted_since.min(from);
+            counted_since = counted_since.min(from.max(view.world.started));
         }
     }
     let down = fell(view, port);
@@ -218,7 +218,7 @@ fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         };
         format!("symbol errors with {with} in {threshold} checks in a row")
     };
-    let since = down.unwrap_or_else(|| view.ago(view.settings.window_s * n as f64));
+    let since = down.unwrap_or_else(|| view.since(view.settings.window_s * n as f64));
     Some(conclude(view, port, &sign, evidence, since, (downs > 0, u64::from(downs > 0))))
 }
 

@@ -185,7 +185,7 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         summary.push_str("; of the bits of the port's rate, for those received are not counted");
     }
     let sure = lane.is_some() && high;
-    let since = raised.map_or_else(|| view.ago(ratios.window_s), |finding| finding.first_t);
+    let since = raised.map_or_else(|| view.since(ratios.window_s), |finding| finding.first_t);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a logarithm of a ratio below 1")]
     let doubled = ((ber / 1e-15).log2().max(0.0)) as u64;
     Some(Verdict::Holds(Box::new(Conclusion {

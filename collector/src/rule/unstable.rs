@@ -162,7 +162,7 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
             .to_owned(),
         would_raise: "work requests waiting in the low windows (the demand), seen by the probes".to_owned(),
         part_of: super::root::of_port(view, port, &["phy.post_fec", "link.flap", "nic.stuck"], view.now, 0),
-        since: view.ago((own.windows as f64 * view.settings.window_s).min(settings.window_s)),
+        since: view.since((own.windows as f64 * view.settings.window_s).min(settings.window_s)),
         revision: tenth,
     })))
 }

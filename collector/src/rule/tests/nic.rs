@@ -112,3 +112,16 @@ fn the_cross_check_passes_over_windows_without_a_reading() {
     }
     assert_eq!(log.run().of("nic.composite").len(), 1);
 }
+
+#[test]
+fn a_finding_does_not_begin_before_the_watch() {
+    let mut log = log("");
+    for (s, n) in [(0.5, 0), (10.5, 5), (20.5, 10)] {
+        log.counters(s, "a", "ethtool", json!({"rx_crc_errors_phy": n}));
+    }
+    log.until(21, 22);
+    let outcome = log.run();
+    // Judged over the last 30 s of 21.
+    assert_eq!(outcome.last("nic.composite").first_t, outcome.engine.world().started);
+    assert_eq!(outcome.engine.view().since(1e6), outcome.engine.world().started);
+}
