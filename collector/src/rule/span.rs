@@ -106,7 +106,7 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
 }
 
 /// The port was ACTIVE at that time and had been for a moment, or its state was not known.
-fn in_use(port: &PortRecord, t: Nanos) -> bool {
+pub(super) fn in_use(port: &PortRecord, t: Nanos) -> bool {
     match state_at(port, t) {
         None | Some(PortState::Unknown) => true,
         Some(PortState::Active) => {
