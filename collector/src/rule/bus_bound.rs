@@ -130,7 +130,7 @@ fn bound(view: &View<'_>, record: &PcieRecord, its: &[&PortRecord]) -> Option<Ve
                 .to_owned(),
         would_raise: if sure { String::new() } else { "the adapter counting stalls of the bus".to_owned() },
         part_of: downgraded(view, record),
-        since: view.ago(FLAT_S),
+        since: view.since(FLAT_S),
         revision: u64::from(of == Direction::Rx) | u64::from(sure) << 1,
     })))
 }
@@ -240,7 +240,7 @@ fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<V
             .to_owned(),
         would_raise: "the adapters counting stalls of the bus, and the traffic's way (to the host or to a peer)".to_owned(),
         part_of: downgraded(view, bridge),
-        since: view.ago(FLAT_S),
+        since: view.since(FLAT_S),
         revision: u64::from(of == Direction::Rx) | u64::from(full) << 1 | (gpus as u64) << 8,
     })))
 }

@@ -161,6 +161,13 @@ impl View<'_> {
         self.now.saturating_sub(ns)
     }
 
+    /// The beginning of the last `seconds`, or of the watch where that is shorter: a finding begins with nothing that was
+    /// not observed.
+    #[must_use]
+    pub fn since(&self, seconds: f64) -> Nanos {
+        self.ago(seconds).max(self.world.started)
+    }
+
     /// A port as a subject.
     #[must_use]
     pub fn port_subject(&self, port: &PortRecord) -> (SubjectKey, Subject) {

@@ -7,6 +7,7 @@ use super::fall::{Cause, fall, state_at, switched_off};
 use super::link::{names, port_of};
 use super::loopback::slowest;
 use super::settings::Preset;
+use super::span::in_use;
 use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -102,14 +103,19 @@ fn recent(port: &PortRecord, meaning: Meaning, n: usize) -> Vec<Option<f64>> {
     all
 }
 
-/// Windows after `from` in which a reading showed that a counter of the meaning had grown. One growth is one window,
-/// whenever the reading before was.
-fn bad_windows(view: &View<'_>, port: &PortRecord, meaning: Meaning, from: Nanos) -> u64 {
+/// Growth after `from` of the counters of a meaning while the link was in use: its sum, and the windows in which a reading
+/// showed it. One growth is one window, whenever the reading before was.
+fn bad_windows(view: &View<'_>, port: &PortRecord, meaning: Meaning, from: Nanos) -> (u64, u64) {
     let window_ns = ns(view.settings.window_s).max(1);
-    let grown = port.series_of(meaning).flat_map(|series| series.changes_since(from));
-    let grown = grown.filter(|(_, n)| n.is_some_and(|n| n > 0));
-    let windows: BTreeSet<u64> = grown.map(|(t, _)| t.saturating_sub(view.world.started) / window_ns).collect();
-    windows.len() as u64
+    let mut windows = BTreeSet::new();
+    let mut sum = 0u64;
+    for (t, n) in port.series_of(meaning).flat_map(|series| series.changes_since(from)) {
+        if let Some(n) = n.filter(|n| *n > 0 && in_use(port, t)) {
+            windows.insert(t.saturating_sub(view.world.started) / window_ns);
+            sum = sum.saturating_add(n);
+        }
+    }
+    (windows.len() as u64, sum)
 }
 
 /// The port fell while watched, for a reason that is no order.
@@ -131,16 +137,14 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let span = step(view, port, &[meaning]).saturating_mul(of);
         // A reading at the very end of a window belongs to the next one.
         let from = view.now.saturating_sub(span.saturating_add(1));
-        let failed = bad_windows(view, port, meaning, from);
+        let (failed, sum) = bad_windows(view, port, meaning, from);
         any |= failed > 0;
-        if failed >= least
-            && let Some(growth) = port.growth(meaning, from)
-        {
+        if failed >= least {
             let over = lasting(span);
-            signs.push(format!("{} {what} in {failed} readings of the last {over}", growth.sum));
+            signs.push(format!("{sum} {what} in {failed} readings of the last {over}"));
             let name = port.series_of(meaning).next().map_or(meaning.name(), |series| &*series.name);
-            evidence.push(Evidence::new(name, Some(span as f64 / 1e9), growth.sum as f64, 0.0, "errors"));
-            counted_since = counted_since.min(from);
+            evidence.push(Evidence::new(name, Some(span as f64 / 1e9), sum as f64, 0.0, "errors"));
+            counted_since = counted_since.min(from.max(view.world.started));
         }
     }
     let down = fell(view, port);
@@ -184,6 +188,8 @@ fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let over = |rates: &[Option<f64>], limit: f64| rates[i].is_some_and(|rate| rate > limit);
         let symbols = over(&symbol, settings.symbol_per_s) || over(&post_fec, settings.symbol_per_s);
         let slow = slowest(port, end.saturating_sub(window_ns), end).is_some_and(|p50| p50 as f64 > loopback_ns);
+        // As in the middle of the window: errors of the link's training are none of the link in use.
+        let symbols = symbols && in_use(port, end.saturating_sub(window_ns / 2));
         let failed = is_down || (symbols && (over(&crc, 0.0) || over(&icrc, 0.0) || slow));
         (is_down || read).then_some((i, is_down, failed))
     });
@@ -218,7 +224,7 @@ fn by_cross_check(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         };
         format!("symbol errors with {with} in {threshold} checks in a row")
     };
-    let since = down.unwrap_or_else(|| view.ago(view.settings.window_s * n as f64));
+    let since = down.unwrap_or_else(|| view.since(view.settings.window_s * n as f64));
     Some(conclude(view, port, &sign, evidence, since, (downs > 0, u64::from(downs > 0))))
 }
 

@@ -142,13 +142,19 @@ impl Rule for AerStorm {
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
         aer_not_judged(view).or_else(|| {
-            let minutes = f64::from(view.settings.pcie_aer_storm.minutes);
+            let minutes = view.settings.pcie_aer_storm.minutes.clamp(1, 60);
             let watched_s = view.watched_s();
-            (watched_s < minutes * 60.0).then(|| {
+            watched_minutes(view, u64::from(minutes)).is_none().then(|| {
                 format!("watched for {watched_s:.0} s of the {minutes} minutes a storm takes; replay errors are judged at once")
             })
         })
     }
+}
+
+/// The begin of the last minutes a storm takes; `None` while they were not all watched from their begin to their end.
+fn watched_minutes(view: &View<'_>, minutes: u64) -> Option<Nanos> {
+    let start = AerTally::edge(view.now).checked_sub(minutes * MINUTE_NS)?;
+    (start >= view.world.started).then_some(start)
 }
 
 fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
@@ -156,7 +162,7 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let (key, subject) = view.pci_subject(&record.pci);
     let replay = record.tally.count(AerClass::Replay, view.ago(settings.clear_s), view.now);
     let minutes = u64::from(settings.minutes.clamp(1, 60));
-    let start = AerTally::edge(view.now).checked_sub(minutes * MINUTE_NS);
+    let start = watched_minutes(view, minutes);
     let least = start.map(|start| {
         let minute = |i: u64| (start + i * MINUTE_NS, start + (i + 1) * MINUTE_NS - 1);
         let counts = (0..minutes).map(minute).map(|(from, to)| record.tally.count(AerClass::Corrected, from, to).n);

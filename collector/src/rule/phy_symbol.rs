@@ -99,7 +99,7 @@ fn symbol(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         evidence.push(Evidence::new("symbol_error", Some(settings.window_s), rate, settings.per_s, "1/s"));
         parts.push(format!("{rate:.0} symbol errors a second over {}", lasting(ns(settings.window_s))));
     }
-    let mut since = view.ago(settings.window_s);
+    let mut since = view.since(settings.window_s);
     for (what, n, first) in &events {
         evidence.push(Evidence::new(*what, Some(settings.clear_s), *n as f64, settings.recoveries as f64, "events"));
         let many = match *what {

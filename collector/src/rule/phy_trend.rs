@@ -4,7 +4,7 @@ use super::clock::ns;
 use super::phy::{not_counted, phy_check, silent};
 use super::root;
 use super::settings::PhyPreFecTrend;
-use super::span::{mean, mean_rate, windows_of};
+use super::span::{covers, mean, mean_rate, windows_of};
 use super::{Rule, View, lanes};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -57,7 +57,7 @@ impl Rule for PreFecTrend {
 
 /// Bit error ratios of a port.
 struct Ratios {
-    /// Of the newest window; `None` is unknown.
+    /// Of the newest window; `None` is unknown, also before there is a whole one.
     newest: Option<f64>,
     /// Of each reading in the last [`WINDOWS`] windows, as far as known.
     readings: Vec<f64>,
@@ -89,7 +89,8 @@ impl Ratios {
             };
             Some(corrected / bits)
         };
-        let newest = ratio(0, &corrected[..n.min(corrected.len())]);
+        let covered = covers(view, port, Meaning::PreFecCorrectedBits, settings.window_s);
+        let newest = covered.then(|| ratio(0, &corrected[..n.min(corrected.len())])).flatten();
         let recent = (WINDOWS * n).min(corrected.len());
         let readings = (0..recent).filter_map(|at| ratio(at, &corrected[at..=at])).collect();
         let history = corrected[recent..]
@@ -100,10 +101,10 @@ impl Ratios {
         Some(Self { newest, readings, history, counted: bits.is_some(), window_s: n as f64 * engine_s })
     }
 
-    /// At least half of the last readings are above a limit.
+    /// At least half of the last readings are above a limit, and there are two of them at least.
     fn mostly_above(&self, limit: f64) -> bool {
         let above = self.readings.iter().filter(|ratio| **ratio > limit).count();
-        above > 0 && 2 * above >= self.readings.len().max(2)
+        self.readings.len() >= 2 && 2 * above >= self.readings.len()
     }
 
     /// What the link's own windows before were like: the lowest quarter of them, so that a rise that has begun does not
@@ -185,7 +186,7 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         summary.push_str("; of the bits of the port's rate, for those received are not counted");
     }
     let sure = lane.is_some() && high;
-    let since = raised.map_or_else(|| view.ago(ratios.window_s), |finding| finding.first_t);
+    let since = raised.map_or_else(|| view.since(ratios.window_s), |finding| finding.first_t);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a logarithm of a ratio below 1")]
     let doubled = ((ber / 1e-15).log2().max(0.0)) as u64;
     Some(Verdict::Holds(Box::new(Conclusion {

@@ -193,7 +193,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             "the latency of small operations, measured by the probes".to_owned()
         },
         part_of: None,
-        since: view.ago(settings.window_s),
+        since: view.since(settings.window_s),
         revision: u64::from(risen) | u64::from(posted.qps.checked_ilog2().unwrap_or(0)) << 1,
     })))
 }

@@ -92,14 +92,14 @@ fn rnr(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let some = naks.is_some() || sent.is_some() || dropped.is_some();
         return (some && view.raised("qp.rnr", &key).is_some()).then_some(Verdict::Keep(key));
     }
-    let rate = |meaning| mean_rate(view, port, meaning, settings.window_s).unwrap_or(0.0);
+    let rate = |meaning| mean_rate(view, port, meaning, settings.window_s);
     let mut evidence = Vec::new();
     let mut parts = Vec::new();
     let mut since = view.now;
     let mut many = false;
     if let Some(found) = &as_sender {
         let rate = rate(Meaning::RnrNak);
-        many |= rate > settings.per_s;
+        many |= rate.is_some_and(|rate| rate > settings.per_s);
         evidence.push(row(found, 0.0));
         evidence.push(Evidence::new("RNR NAKs received", Some(settings.window_s), rate, settings.per_s, "1/s"));
         parts.push(format!(
@@ -109,8 +109,8 @@ fn rnr(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         since = since.min(found.first);
     }
     if let Some(found) = &as_receiver {
-        let rate = rate(Meaning::OutOfBuffer).max(rate(Meaning::RnrNakSent));
-        many |= rate > settings.per_s;
+        let rate = [Meaning::OutOfBuffer, Meaning::RnrNakSent].into_iter().filter_map(rate).reduce(f64::max);
+        many |= rate.is_some_and(|rate| rate > settings.per_s);
         evidence.push(row(found, 0.0));
         evidence.push(Evidence::new("requests turned away", Some(settings.window_s), rate, settings.per_s, "1/s"));
         let n = plural(found.n, "request");

@@ -115,7 +115,7 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             "latency, measured by the probes".to_owned()
         },
         part_of: None,
-        since: view.ago(settings.window_s),
+        since: view.since(settings.window_s),
         revision: tenth << 2 | u64::from(waits) << 1 | u64::from(depth.is_some()),
     })))
 }

@@ -106,7 +106,7 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
 }
 
 /// The port was ACTIVE at that time and had been for a moment, or its state was not known.
-fn in_use(port: &PortRecord, t: Nanos) -> bool {
+pub(super) fn in_use(port: &PortRecord, t: Nanos) -> bool {
     match state_at(port, t) {
         None | Some(PortState::Unknown) => true,
         Some(PortState::Active) => {
@@ -126,9 +126,29 @@ pub(super) fn windows_of(view: &View<'_>, port: &PortRecord, meaning: Meaning, w
     usize::try_from(length.div_ceil(engine_ns)).unwrap_or(1)
 }
 
-/// Mean growth per second of a meaning over the last `window_s`; `None` when it was not read in that time or the growth
-/// is not known.
+/// Growth is known for as long as `window_s`, and for half of the last one: a mean over less would be that of a moment.
+pub(super) fn covers(view: &View<'_>, port: &PortRecord, meaning: Meaning, window_s: f64) -> bool {
+    let engine_ns = ns(view.settings.window_s).max(1);
+    let interval = interval(port, meaning).min(LONGEST_INTERVAL_NS);
+    let length = ns(window_s).max(engine_ns);
+    // What one known window tells of: itself, or the time since the reading before.
+    let each = interval.max(engine_ns);
+    let n = windows_of(view, port, meaning, window_s);
+    let Some(ring) = port.rates.get(&meaning) else { return false };
+    // One window may be without a reading: it came a moment late and is in the next one.
+    let known = || (0u64..).zip(ring.newest_first().take(2 * n)).filter(|(_, rate)| rate.is_some()).map(|(at, _)| at);
+    let oldest = known().last();
+    let recent = known().filter(|at| usize::try_from(*at).is_ok_and(|at| at < n)).count() as u64;
+    oldest.is_some_and(|at| (at * engine_ns).saturating_add(each).saturating_add(each / 20) >= length)
+        && recent.saturating_mul(each).saturating_mul(2) >= length
+}
+
+/// Mean growth per second of a meaning over the last `window_s`; `None` when it was not read for as long as that or the
+/// growth is not known.
 pub(super) fn mean_rate(view: &View<'_>, port: &PortRecord, meaning: Meaning, window_s: f64) -> Option<f64> {
+    if !covers(view, port, meaning, window_s) {
+        return None;
+    }
     let n = windows_of(view, port, meaning, window_s);
     mean(port.rates.get(&meaning)?.newest_first().take(n))
 }

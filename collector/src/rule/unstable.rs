@@ -2,12 +2,16 @@
 
 use super::clock::{ns, plural};
 use super::link::names;
+use super::span::interval;
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{PortRecord, Role};
 use crate::observation::PortState;
+use crate::timeline::Ring;
 use crate::timeline::counter_table::Meaning;
 
+/// The longest time looked back over, s.
+const LONGEST_S: f64 = 3600.0;
 /// Rails that must be busy at the same time to tell whether one stands out.
 const RAILS: usize = 3;
 
@@ -58,29 +62,52 @@ impl Rule for Unstable {
     }
 }
 
-/// What a port's busy windows were like, Gb/s.
+/// What a port's busy readings were like, Gb/s.
 #[derive(Debug, Clone, Copy)]
 struct Busy {
     mean: f64,
     p5: f64,
-    windows: usize,
+    readings: usize,
+    /// Time looked back over, s.
+    window_s: f64,
+    /// Time that one reading tells of, s.
+    each_s: f64,
 }
 
 impl Busy {
-    /// How far the low windows are below the mean, as a share of it.
+    /// How far the low readings are below the mean, as a share of it.
     fn spread(&self) -> f64 {
         (self.mean - self.p5) / self.mean
     }
 }
 
-/// Throughput of the busier direction in the busy windows looked back over, without the first and last of each stretch:
-/// those are busy in part only.
+/// Windows that one reading tells of: a counter read more rarely than once a window shows its last rate until it is read
+/// again, which makes no more readings of it.
+fn per_reading(view: &View<'_>, port: &PortRecord) -> usize {
+    let engine_ns = ns(view.settings.window_s).max(1);
+    let interval = [Meaning::TxBytes, Meaning::RxBytes].map(|meaning| interval(port, meaning)).into_iter().max();
+    let windows = interval.unwrap_or(0).saturating_add(engine_ns / 2) / engine_ns;
+    usize::try_from(windows.clamp(1, 120)).unwrap_or(1)
+}
+
+/// Windows looked back over: more of them where readings are rarer, so that as many readings fall into them.
+fn look_back(view: &View<'_>, per_reading: usize) -> usize {
+    let engine_ns = ns(view.settings.window_s).max(1);
+    let windows = |seconds: f64| usize::try_from(ns(seconds) / engine_ns).unwrap_or(1);
+    let own = windows(view.settings.port_unstable_bandwidth.window_s);
+    own.saturating_mul(per_reading).min(windows(LONGEST_S).max(own))
+}
+
+/// Throughput of the busier direction in the busy windows looked back over, one for each reading, without the first and
+/// last of each stretch: those are busy in part only.
 fn inner(view: &View<'_>, port: &PortRecord) -> Vec<f64> {
     let settings = &view.settings.port_unstable_bandwidth;
     let Some(rate) = port.rate_gbps.filter(|rate| *rate > 0.0) else { return Vec::new() };
-    let n = usize::try_from(ns(settings.window_s) / ns(view.settings.window_s).max(1)).unwrap_or(1);
+    let per_reading = per_reading(view, port);
+    let n = look_back(view, per_reading);
     let windows = |meaning| -> Vec<Option<f64>> {
-        port.rates.get(&meaning).map(|ring| ring.newest_first().take(n).collect()).unwrap_or_default()
+        let newest = |ring: &Ring| ring.newest_first().take(n).step_by(per_reading).collect();
+        port.rates.get(&meaning).map(newest).unwrap_or_default()
     };
     let (tx, rx) = (windows(Meaning::TxBytes), windows(Meaning::RxBytes));
     let sum = |all: &[Option<f64>]| all.iter().flatten().sum::<f64>();
@@ -91,14 +118,16 @@ fn inner(view: &View<'_>, port: &PortRecord) -> Vec<f64> {
 }
 
 fn busy(view: &View<'_>, port: &PortRecord) -> Option<Busy> {
-    let mut windows = inner(view, port);
-    if windows.len() < view.settings.port_unstable_bandwidth.least_windows.max(20) {
+    let mut found = inner(view, port);
+    if found.len() < view.settings.port_unstable_bandwidth.least_windows.max(20) {
         return None;
     }
-    let mean = windows.iter().sum::<f64>() / windows.len() as f64;
-    let n = windows.len();
-    let (_, p5, _) = windows.select_nth_unstable_by(n / 20, f64::total_cmp);
-    Some(Busy { mean, p5: *p5, windows: n })
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    let n = found.len();
+    let (_, p5, _) = found.select_nth_unstable_by(n / 20, f64::total_cmp);
+    let per_reading = per_reading(view, port);
+    let window_s = look_back(view, per_reading) as f64 * view.settings.window_s;
+    Some(Busy { mean, p5: *p5, readings: n, window_s, each_s: per_reading as f64 * view.settings.window_s })
 }
 
 fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, Busy)]) -> Option<Verdict> {
@@ -123,8 +152,9 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
     if middle.is_some() && !alone {
         return None;
     }
+    let what = if own.each_s > view.settings.window_s { "readings" } else { "windows" };
     let percent = |share: f64| share * 100.0;
-    let window = Some(settings.window_s);
+    let window = Some(own.window_s);
     let mut evidence = vec![
         Evidence::new("throughput, mean", window, own.mean, None, "Gb/s"),
         Evidence::new("throughput, lowest 5 % (p5)", window, own.p5, own.mean * (1.0 - settings.spread), "Gb/s"),
@@ -150,10 +180,10 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
         severity: Severity::Info,
         grade: Grade::Suspected,
         summary: format!(
-            "{:.0} Gb/s on average and {:.0} in the lowest 5 % of {} busy windows: {:.1} % below; what is asked for is not known{rails}",
+            "{:.0} Gb/s on average and {:.0} in the lowest 5 % of {} busy {what}: {:.1} % below; what is asked for is not known{rails}",
             own.mean,
             own.p5,
-            own.windows,
+            own.readings,
             percent(own.spread())
         ),
         evidence,
@@ -162,7 +192,7 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
             .to_owned(),
         would_raise: "work requests waiting in the low windows (the demand), seen by the probes".to_owned(),
         part_of: super::root::of_port(view, port, &["phy.post_fec", "link.flap", "nic.stuck"], view.now, 0),
-        since: view.ago((own.windows as f64 * view.settings.window_s).min(settings.window_s)),
+        since: view.since((own.readings as f64 * own.each_s).min(own.window_s)),
         revision: tenth,
     })))
 }

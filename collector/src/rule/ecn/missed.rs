@@ -245,7 +245,7 @@ fn seen_not_ect(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         advice: ADVICE.to_owned(),
         would_raise: String::new(),
         part_of: None,
-        since: view.ago(seconds),
+        since: view.since(seconds),
         revision: 0,
     })))
 }

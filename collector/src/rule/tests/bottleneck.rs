@@ -186,6 +186,21 @@ fn throughput_far_below_its_mean_at_times_is_told_and_a_little_below_is_not() {
 }
 
 #[test]
+fn as_many_readings_are_needed_where_they_are_rarer_than_windows() {
+    let low = |s: f64| if s.rem_euclid(100.0) < 10.0 { 200.0 } else { 366.7 };
+    for (end, told) in [(400.0, false), (700.0, true)] {
+        let mut log = ports(1, (32.0, 16), (32.0, 16), None);
+        traffic(&mut log, 0, 10.0, (0.5, end), low);
+        let outcome = log.run();
+        assert_eq!(!outcome.of("port.unstable_bandwidth").is_empty(), told, "{end}");
+        if told {
+            let summary = &outcome.last("port.unstable_bandwidth").summary;
+            assert!(summary.contains("of 60 busy readings"), "{summary}");
+        }
+    }
+}
+
+#[test]
 fn bursts_of_a_job_that_computes_in_between_are_no_finding() {
     let mut log = ports(1, (32.0, 16), (32.0, 16), None);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a test")]

@@ -112,3 +112,32 @@ fn the_cross_check_passes_over_windows_without_a_reading() {
     }
     assert_eq!(log.run().of("nic.composite").len(), 1);
 }
+
+#[test]
+fn errors_of_the_training_of_a_link_that_came_up_are_none_of_the_link_in_use() {
+    for preset in ["default", "cross_check"] {
+        let mut log = log(&format!("[nic_composite]\npreset = \"{preset}\""));
+        log.port(1.2, "a", "DOWN", "Polling").port(4.2, "a", "ACTIVE", "LinkUp");
+        for s in 0..20u32 {
+            let n = if s > 4 { u64::from(s.min(8)) * 500 } else { 0 };
+            let values = json!({"rx_pcs_symbol_err_phy": n, "rx_crc_errors_phy": n});
+            log.counters(f64::from(s) + 0.5, "a", "ethtool", values);
+        }
+        log.lines.sort_by_key(|line| serde_json::from_str::<Value>(line).unwrap()["t"].as_u64());
+        let told = log.run().of("nic.composite");
+        assert!(told.iter().all(|line| !line.contains("suspected")), "{preset}: {told:?}");
+    }
+}
+
+#[test]
+fn a_finding_does_not_begin_before_the_watch() {
+    let mut log = log("");
+    for (s, n) in [(0.5, 0), (10.5, 5), (20.5, 10)] {
+        log.counters(s, "a", "ethtool", json!({"rx_crc_errors_phy": n}));
+    }
+    log.until(21, 22);
+    let outcome = log.run();
+    // Judged over the last 30 s of 21.
+    assert_eq!(outcome.last("nic.composite").first_t, outcome.engine.world().started);
+    assert_eq!(outcome.engine.view().since(1e6), outcome.engine.world().started);
+}

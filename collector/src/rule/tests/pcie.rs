@@ -87,6 +87,26 @@ fn eleven_corrected_errors_in_each_of_five_minutes_are_a_storm_and_ten_are_none(
 }
 
 #[test]
+fn a_minute_that_began_before_the_watch_is_none_of_a_storm() {
+    let mut log = log();
+    // The first reading is in the second half of a minute.
+    for i in 0..274u32 {
+        log.aer(f64::from(i) + 40.0, NIC, "corrected", 1);
+    }
+    for line in &mut log.lines {
+        let mut fields: Value = serde_json::from_str(line).unwrap();
+        if fields["t"] == 1_000_000_000u64 {
+            fields["t"] = 40_500_000_000u64.into();
+            *line = fields.to_string();
+        }
+    }
+    let outcome = log.run();
+    assert!(outcome.of("pcie.aer_storm").is_empty(), "{:?}", outcome.of("pcie.aer_storm"));
+    let reason = super::super::find("pcie.aer_storm").unwrap().not_judged(&outcome.engine.view()).unwrap();
+    assert!(reason.contains("of the 5 minutes a storm takes"), "{reason}");
+}
+
+#[test]
 fn lifetime_totals_are_no_finding() {
     let mut log = Log::new();
     log.device(0.0, "a", "mlx5_core", NIC).port(0.0, "a", "ACTIVE", "LinkUp");

@@ -322,6 +322,23 @@ fn symbol_errors_of_an_infiniband_port_are_told_above_a_hundred_a_second() {
 }
 
 #[test]
+fn a_burst_before_a_whole_window_was_watched_is_no_rate() {
+    for every in [0.1, 1.0, 5.0] {
+        let mut log = infiniband();
+        pma(&mut log, every, 60.0, |s| json!({"symbol_error": grown(s, (0.0, 1.0), 150.0)}));
+        assert!(log.run().of("phy.symbol").is_empty(), "{every}");
+        let mut log = self::log();
+        corrected(&mut log, every, 60.0, true, |s| if s < 1.5 { 4.7e-5 } else { 1e-7 });
+        assert!(log.run().of("phy.pre_fec_trend").is_empty(), "{every}");
+    }
+    // One reading is no trend, however long ago the one before.
+    let mut log = self::log();
+    corrected(&mut log, 30.0, 50.0, true, |_| 4.7e-5);
+    log.until(51, 58);
+    assert!(log.run().of("phy.pre_fec_trend").is_empty());
+}
+
+#[test]
 fn symbol_errors_that_reach_the_limit_of_sixteen_bits_end_the_rate_not_the_tool() {
     let mut log = infiniband();
     pma(&mut log, 1.0, 60.0, |s| json!({"symbol_error": grown(s, (10.0, 60.0), 5_000.0).min(65_535)}));
