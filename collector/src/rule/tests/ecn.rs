@@ -479,6 +479,27 @@ fn an_infiniband_port_is_not_judged() {
     assert_eq!(told(&node.run()), NONE);
 }
 
+#[test]
+fn efa_iwarp_and_roce_without_ip_are_not_judged() {
+    let silent = Second { u: 0.7, ce: 5_000, ..CALM };
+    let on = |driver: &str, layer: &str, gids: Value| {
+        let mut node = Node::new(&[]);
+        node.log.device(0.0, "a", driver, "0000:01:00.0");
+        let port =
+            json!({"device": "a", "port": 1, "link_layer": layer, "state": "ACTIVE", "rate_gbps": 400.0, "gids": gids});
+        node.log.add(0.0, "port", port);
+        node.seconds(1, 12, "a", silent);
+        told(&node.run())
+    };
+    let v1 = || json!({"index": 0, "gid": "0200::", "kind": "IB/RoCE v1"});
+    let v2 = || json!({"index": 1, "gid": "fe80::1", "kind": "RoCE v2"});
+    assert_eq!(on("mlx5_core", "Ethernet", json!([])), ["ecn.no_cnp suspected"], "kinds unknown");
+    assert_eq!(on("mlx5_core", "Ethernet", json!([v1(), v2()])), ["ecn.no_cnp suspected"]);
+    assert_eq!(on("mlx5_core", "Ethernet", json!([v1()])), NONE, "iWARP, or RoCE without IP");
+    assert_eq!(on("mlx5_core", "Unspecified", json!([])), NONE, "EFA");
+    assert_eq!(on("siw", "Ethernet", json!([])), NONE);
+}
+
 /// Packets seen on the wire: marked ones with a mean delay, others with another, ns.
 fn packets(ce_ns: u64, plain_ns: u64) -> Outcome {
     let mut node = Node::new(&["a"]);
