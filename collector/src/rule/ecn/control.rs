@@ -26,7 +26,7 @@ impl Control {
             Some("none") => Self::Off,
             Some(_) => Self::Dcqcn,
             // A response DSCP for round-trip measurement is set only where they are made.
-            None if config.rp.get("rtt_resp_dscp").and_then(number).is_some_and(|dscp| dscp > 0) => Self::Rtt,
+            None if rtt_dscp(&config.rp).is_some_and(|dscp| dscp > 0) => Self::Rtt,
             None => Self::Unknown,
         }
     }
@@ -45,6 +45,12 @@ impl Control {
             Self::Unknown => "which congestion control runs is not known; one by round-trip time needs no CNPs",
         }
     }
+}
+
+/// DSCP of the answers to round-trip measurements; `None` where it is not set, or the NIC says that it is not in force.
+fn rtt_dscp(rp: &Map<String, Value>) -> Option<u64> {
+    let in_force = rp.get("rtt_resp_dscp_valid").is_none_or(|valid| number(valid) != Some(0) && *valid != false);
+    rp.get("rtt_resp_dscp").and_then(number).filter(|_| in_force)
 }
 
 fn number(value: &Value) -> Option<u64> {

@@ -346,6 +346,15 @@ fn no_cnp_is_not_said_under_rtt_based_control_nor_of_few_marks_nor_with_a_single
 }
 
 #[test]
+fn a_dscp_of_round_trip_measurement_that_is_not_in_force_is_no_congestion_control() {
+    let silent = Second { u: 0.7, ce: 5_000, ..CALM };
+    let rp = |valid: Value| configured(silent, json!({"rp": {"rtt_resp_dscp": 26, "rtt_resp_dscp_valid": valid}}));
+    assert_eq!(rp(json!(0)), ["ecn.no_cnp suspected"]);
+    assert_eq!(rp(json!(1)), NONE);
+    assert_eq!(configured(silent, json!({"rp": {"rtt_resp_dscp": 26}})), NONE);
+}
+
+#[test]
 fn ignored_cnps_are_a_finding_and_probable_where_the_reaction_point_is_off() {
     let deaf = Second { u: 0.9, cnp: [0, 0, 9_000], ..CALM };
     assert_eq!(one(deaf), ["ecn.cnp_ignored suspected"]);
