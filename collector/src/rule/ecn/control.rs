@@ -24,6 +24,7 @@ impl Control {
         match config.cc_algorithm.as_deref() {
             Some("rtt") => Self::Rtt,
             Some("none") => Self::Off,
+            _ if all_off(port) => Self::Off,
             Some(_) => Self::Dcqcn,
             // A response DSCP for round-trip measurement is set only where they are made.
             None if rtt_dscp(&config.rp).is_some_and(|dscp| dscp > 0) => Self::Rtt,
@@ -75,6 +76,12 @@ pub(super) fn np_enabled(port: &PortRecord) -> Option<[bool; 8]> {
 /// The reaction point (sender) by priority.
 pub(super) fn rp_enabled(port: &PortRecord) -> Option<[bool; 8]> {
     enabled(&port.congestion.as_ref()?.rp)
+}
+
+/// Neither end of it is on for any priority, and both are known: that is a choice, not a slip.
+fn all_off(port: &PortRecord) -> bool {
+    let off = |point: Option<[bool; 8]>| point.is_some_and(|by_priority| by_priority.iter().all(|on| !on));
+    off(np_enabled(port)) && off(rp_enabled(port))
 }
 
 /// DSCP of CNPs, where the NIC says it.

@@ -343,6 +343,13 @@ fn no_cnp_is_not_said_under_rtt_based_control_nor_of_few_marks_nor_with_a_single
     let mut node = Node::new(&["a"]);
     node.config("a", json!({"cc_algorithm": "none"})).seconds(1, 12, "a", silent);
     assert!(node.run().of("ecn.no_cnp")[0].contains("info"));
+    for (reacts, severity) in [(0, "info"), (1, "warning")] {
+        let mut node = Node::new(&["a"]);
+        let config = json!({"np": {"enable": [0, 0, 0, 0, 0, 0, 0, 0]}, "rp": {"enable": [0, 0, 0, reacts, 0, 0, 0, 0]}});
+        node.config("a", config).seconds(1, 12, "a", silent);
+        let told = node.run().of("ecn.no_cnp");
+        assert!(told[0].contains(severity), "{told:?}");
+    }
 }
 
 #[test]
