@@ -24,10 +24,10 @@ impl Control {
         match config.cc_algorithm.as_deref() {
             Some("rtt") => Self::Rtt,
             Some("none") => Self::Off,
-            _ if all_off(port) => Self::Off,
-            Some(_) => Self::Dcqcn,
             // A response DSCP for round-trip measurement is set only where they are made.
             None if rtt_dscp(&config.rp).is_some_and(|dscp| dscp > 0) => Self::Rtt,
+            _ if all_off(port) => Self::Off,
+            Some(_) => Self::Dcqcn,
             None => Self::Unknown,
         }
     }
