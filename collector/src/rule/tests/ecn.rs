@@ -345,7 +345,8 @@ fn no_cnp_is_not_said_under_rtt_based_control_nor_of_few_marks_nor_with_a_single
     assert!(node.run().of("ecn.no_cnp")[0].contains("info"));
     for (reacts, severity) in [(0, "info"), (1, "warning")] {
         let mut node = Node::new(&["a"]);
-        let config = json!({"np": {"enable": [0, 0, 0, 0, 0, 0, 0, 0]}, "rp": {"enable": [0, 0, 0, reacts, 0, 0, 0, 0]}});
+        let config =
+            json!({"np": {"enable": [0, 0, 0, 0, 0, 0, 0, 0]}, "rp": {"enable": [0, 0, 0, reacts, 0, 0, 0, 0]}});
         node.config("a", config).seconds(1, 12, "a", silent);
         let told = node.run().of("ecn.no_cnp");
         assert!(told[0].contains(severity), "{told:?}");
@@ -359,6 +360,22 @@ fn a_dscp_of_round_trip_measurement_that_is_not_in_force_is_no_congestion_contro
     assert_eq!(rp(json!(0)), ["ecn.no_cnp suspected"]);
     assert_eq!(rp(json!(1)), NONE);
     assert_eq!(configured(silent, json!({"rp": {"rtt_resp_dscp": 26}})), NONE);
+}
+
+#[test]
+fn more_marks_than_packets_and_more_pause_than_time_are_no_evidence() {
+    // 0.3 of 400 Gb/s are 3.7 million packets a second.
+    assert_eq!(one(Second { ce: 200_000_000, ..CALM }), NONE);
+    assert_eq!(one(Second { u: 0.7, pause: [2_000_000, 0], ..CALM }), NONE);
+    assert_eq!(
+        one(Second { u: 0.7, pause: [1_020_000, 0], ..CALM }),
+        one(Second { u: 0.7, pause: [900_000, 0], ..CALM })
+    );
+    let mut node = Node::new(&["a"]);
+    node.seconds(1, 12, "a", Second { u: 0.7, pause: [1_020_000, 0], ..CALM });
+    let outcome = node.run();
+    let said = &outcome.last("ecn.missed").summary;
+    assert!(said.contains("told to stop for 100.0 % of the time"), "{said}");
 }
 
 #[test]
