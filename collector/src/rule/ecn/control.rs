@@ -24,9 +24,10 @@ impl Control {
         match config.cc_algorithm.as_deref() {
             Some("rtt") => Self::Rtt,
             Some("none") => Self::Off,
-            Some(_) => Self::Dcqcn,
             // A response DSCP for round-trip measurement is set only where they are made.
-            None if config.rp.get("rtt_resp_dscp").and_then(number).is_some_and(|dscp| dscp > 0) => Self::Rtt,
+            None if rtt_dscp(&config.rp).is_some_and(|dscp| dscp > 0) => Self::Rtt,
+            _ if all_off(port) => Self::Off,
+            Some(_) => Self::Dcqcn,
             None => Self::Unknown,
         }
     }
@@ -45,6 +46,12 @@ impl Control {
             Self::Unknown => "which congestion control runs is not known; one by round-trip time needs no CNPs",
         }
     }
+}
+
+/// DSCP of the answers to round-trip measurements; `None` where it is not set, or the NIC says that it is not in force.
+fn rtt_dscp(rp: &Map<String, Value>) -> Option<u64> {
+    let in_force = rp.get("rtt_resp_dscp_valid").is_none_or(|valid| number(valid) != Some(0) && *valid != false);
+    rp.get("rtt_resp_dscp").and_then(number).filter(|_| in_force)
 }
 
 fn number(value: &Value) -> Option<u64> {
@@ -69,6 +76,12 @@ pub(super) fn np_enabled(port: &PortRecord) -> Option<[bool; 8]> {
 /// The reaction point (sender) by priority.
 pub(super) fn rp_enabled(port: &PortRecord) -> Option<[bool; 8]> {
     enabled(&port.congestion.as_ref()?.rp)
+}
+
+/// Neither end of it is on for any priority, and both are known: that is a choice, not a slip.
+fn all_off(port: &PortRecord) -> bool {
+    let off = |point: Option<[bool; 8]>| point.is_some_and(|by_priority| by_priority.iter().all(|on| !on));
+    off(np_enabled(port)) && off(rp_enabled(port))
 }
 
 /// DSCP of CNPs, where the NIC says it.

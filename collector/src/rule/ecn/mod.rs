@@ -42,10 +42,26 @@ pub(super) use premature::Premature;
 pub(super) use rails::{Inversion, RailAsymmetry};
 pub(super) use react::{CnpIgnored, CnpLost};
 
-/// Ports that can carry RoCE: IP's ECN field does not exist on InfiniBand.
+/// Drivers of devices that speak iWARP and nothing else.
+const IWARP: [&str; 4] = ["siw", "cxgb4", "iw_cxgb4", "qedr_iw"];
+
+/// Ports that carry RoCE in IP. The ECN field does not exist on InfiniBand; EFA has a protocol of its own; what a TCP
+/// connection of iWARP does about its marks is not told by CNPs.
 fn ports<'w>(view: &View<'w>) -> impl Iterator<Item = &'w PortRecord> {
     let world = view.world;
-    world.present_ports().map(|(_, port)| port).filter(|port| port.link_layer != LinkLayer::InfiniBand)
+    world.present_ports().map(|(_, port)| port).filter(|port| {
+        let driver = world.device(port.key.device).driver.as_deref();
+        port.link_layer == LinkLayer::Ethernet
+            && !driver.is_some_and(|driver| IWARP.contains(&driver))
+            && in_ip(port) != Some(false)
+    })
+}
+
+/// By the kinds of the GIDs: the kernel writes `IB/RoCE v1` for those of iWARP as well (an adapter like irdma's speaks one
+/// or the other), and RoCE version 1 has no IP header. `None` when no kind is known.
+fn in_ip(port: &PortRecord) -> Option<bool> {
+    let kinds = port.gids.iter().filter_map(|(_, _, kind)| kind.as_deref());
+    kinds.map(|kind| kind.contains("v2")).reduce(|any, one| any || one)
 }
 
 /// Why no port can be judged, or the ports that cannot: `need` are the meanings without which a rule says nothing.

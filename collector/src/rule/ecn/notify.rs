@@ -49,7 +49,7 @@ fn no_cnp(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let span = Span::newest(view, port, settings.windows)?;
     let sums = span.sums();
     let (marks, sent) = (sums.marks?, sums.cnp_sent?);
-    if sent > 0.0 {
+    if sent > 0.0 || sums.impossible() {
         return None;
     }
     let (key, subject) = view.port_subject(port);

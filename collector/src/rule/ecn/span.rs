@@ -15,6 +15,14 @@ const ENOUGH: f64 = 0.9;
 /// Signals older than so many windows (and their own period) are the past.
 const STALE_WINDOWS: f64 = 3.0;
 
+/// A share above this is no share: beyond what readings a moment apart can come to, one of the counters is wrong.
+const MOST: f64 = 1.05;
+
+/// A share, 0–1; `None` where the numbers cannot be true.
+fn possible(share: f64) -> Option<f64> {
+    (share <= MOST).then(|| share.min(1.0))
+}
+
 /// What one stretch of time came to. A number is `None` when the slices do not know it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sums {
@@ -41,10 +49,16 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Share of received packets that were marked.
+    /// Share of received packets that were marked, 0–1.
     pub(super) fn mark_rate(&self) -> Option<f64> {
         let packets = self.packets.filter(|packets| *packets > 0.0)?;
-        self.marks.map(|marks| marks / packets)
+        self.marks.and_then(|marks| possible(marks / packets))
+    }
+
+    /// More packets were marked than received: the marks are none.
+    pub(super) fn impossible(&self) -> bool {
+        let packets = self.packets.filter(|packets| *packets > 0.0);
+        self.marks.zip(packets).is_some_and(|(marks, packets)| possible(marks / packets).is_none())
     }
 
     /// CNPs sent for each mark.
@@ -209,7 +223,8 @@ impl<'w> Span<'w> {
         (!known.is_empty()).then(|| (known.iter().sum::<f64>() * self.window_s).round() as u64)
     }
 
-    /// Share of the time this port was told to stop (0–1) and told others to; `None` where the duration is not counted.
+    /// Share of the time this port was told to stop (0–1) and told others to; `None` where the duration is not
+    /// counted, or longer than the time.
     pub(super) fn pause(&self, meaning: Meaning) -> Option<f64> {
         let signal = if meaning == Meaning::TxPauseDuration { Signal::TxPause } else { Signal::RxPause };
         let (mut us, mut seconds) = (0.0, 0.0);
@@ -220,10 +235,10 @@ impl<'w> Span<'w> {
             }
         }
         if seconds > 0.0 {
-            return Some(us / 1e6 / seconds);
+            return possible(us / 1e6 / seconds);
         }
         // Read too rarely for any slice: what is known of a longer time.
         let growth = self.port.growth(meaning, self.from)?;
-        Some(growth.sum as f64 / 1e6 / self.seconds())
+        possible(growth.sum as f64 / 1e6 / self.seconds())
     }
 }

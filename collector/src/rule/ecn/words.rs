@@ -63,9 +63,16 @@ pub(super) fn hand_check(view: &View<'_>, finding: &Finding) -> Vec<String> {
     lines
 }
 
-/// A small share as a power: `3.1e-4`.
+/// A share that may be small in percent, with two digits: `0.031 %`; a tiny one as a power: `3.1e-5`.
 pub(super) fn share(value: f64) -> String {
-    if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
+    match value * 100.0 {
+        0.0 => "0".to_owned(),
+        p if p < 0.01 => format!("{value:.1e}"),
+        p if p < 0.1 => format!("{p:.3} %"),
+        p if p < 1.0 => format!("{p:.2} %"),
+        p if p < 10.0 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
 }
 
 /// A share of time or rate in percent.
@@ -81,4 +88,15 @@ pub(super) fn us(ns: f64) -> String {
 /// Sentences joined.
 pub(super) fn joined(parts: &[String]) -> String {
     parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percent_unless_they_are_tiny() {
+        let said = [0.0, 3.1e-5, 1e-4, 0.0025, 0.01, 0.42, 1.0].map(share);
+        assert_eq!(said, ["0", "3.1e-5", "0.010 %", "0.25 %", "1.0 %", "42 %", "100 %"]);
+    }
 }

@@ -353,6 +353,39 @@ fn no_cnp_is_not_said_under_rtt_based_control_nor_of_few_marks_nor_with_a_single
     let mut node = Node::new(&["a"]);
     node.config("a", json!({"cc_algorithm": "none"})).seconds(1, 12, "a", silent);
     assert!(node.run().of("ecn.no_cnp")[0].contains("info"));
+    for (reacts, severity) in [(0, "info"), (1, "warning")] {
+        let mut node = Node::new(&["a"]);
+        let config =
+            json!({"np": {"enable": [0, 0, 0, 0, 0, 0, 0, 0]}, "rp": {"enable": [0, 0, 0, reacts, 0, 0, 0, 0]}});
+        node.config("a", config).seconds(1, 12, "a", silent);
+        let told = node.run().of("ecn.no_cnp");
+        assert!(told[0].contains(severity), "{told:?}");
+    }
+}
+
+#[test]
+fn a_dscp_of_round_trip_measurement_that_is_not_in_force_is_no_congestion_control() {
+    let silent = Second { u: 0.7, ce: 5_000, ..CALM };
+    let rp = |valid: Value| configured(silent, json!({"rp": {"rtt_resp_dscp": 26, "rtt_resp_dscp_valid": valid}}));
+    assert_eq!(rp(json!(0)), ["ecn.no_cnp suspected"]);
+    assert_eq!(rp(json!(1)), NONE);
+    assert_eq!(configured(silent, json!({"rp": {"rtt_resp_dscp": 26}})), NONE);
+}
+
+#[test]
+fn more_marks_than_packets_and_more_pause_than_time_are_no_evidence() {
+    // 0.3 of 400 Gb/s are 3.7 million packets a second.
+    assert_eq!(one(Second { ce: 200_000_000, ..CALM }), NONE);
+    assert_eq!(one(Second { u: 0.7, pause: [2_000_000, 0], ..CALM }), NONE);
+    assert_eq!(
+        one(Second { u: 0.7, pause: [1_020_000, 0], ..CALM }),
+        one(Second { u: 0.7, pause: [900_000, 0], ..CALM })
+    );
+    let mut node = Node::new(&["a"]);
+    node.seconds(1, 12, "a", Second { u: 0.7, pause: [1_020_000, 0], ..CALM });
+    let outcome = node.run();
+    let said = &outcome.last("ecn.missed").summary;
+    assert!(said.contains("told to stop for 100.0 % of the time"), "{said}");
 }
 
 #[test]
@@ -487,6 +520,27 @@ fn an_infiniband_port_is_not_judged() {
     node.log.add(0.0, "port", port);
     node.seconds(1, 12, "a", Second { pause: [90_000, 0], ..MARKED });
     assert_eq!(told(&node.run()), NONE);
+}
+
+#[test]
+fn efa_iwarp_and_roce_without_ip_are_not_judged() {
+    let silent = Second { u: 0.7, ce: 5_000, ..CALM };
+    let on = |driver: &str, layer: &str, gids: Value| {
+        let mut node = Node::new(&[]);
+        node.log.device(0.0, "a", driver, "0000:01:00.0");
+        let port =
+            json!({"device": "a", "port": 1, "link_layer": layer, "state": "ACTIVE", "rate_gbps": 400.0, "gids": gids});
+        node.log.add(0.0, "port", port);
+        node.seconds(1, 12, "a", silent);
+        told(&node.run())
+    };
+    let v1 = || json!({"index": 0, "gid": "0200::", "kind": "IB/RoCE v1"});
+    let v2 = || json!({"index": 1, "gid": "fe80::1", "kind": "RoCE v2"});
+    assert_eq!(on("mlx5_core", "Ethernet", json!([])), ["ecn.no_cnp suspected"], "kinds unknown");
+    assert_eq!(on("mlx5_core", "Ethernet", json!([v1(), v2()])), ["ecn.no_cnp suspected"]);
+    assert_eq!(on("mlx5_core", "Ethernet", json!([v1()])), NONE, "iWARP, or RoCE without IP");
+    assert_eq!(on("mlx5_core", "Unspecified", json!([])), NONE, "EFA");
+    assert_eq!(on("siw", "Ethernet", json!([])), NONE);
 }
 
 /// Packets seen on the wire: marked ones with a mean delay, others with another, ns.
