@@ -201,7 +201,7 @@ fn a_full_or_stalled_standard_error_costs_its_lines_and_nothing_else() {
     assert_eq!(ended.stderr(full).status().expect("it starts").code(), Some(0));
     // A pipe that is full, and whose reader reads no more.
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    writer.write_all(&[b'.'; 65_536]).expect("as much as a pipe holds");
+    writer.write_all(&vec![b'.'; 65_536]).expect("as much as a pipe holds");
     desk.hook("echo x >> started; exit 1");
     let line = "--config @c.toml collect --sysfs-root @tree --interval 100ms --socket off";
     let mut child = desk.command(line).stderr(writer).stdout(Stdio::null()).spawn().expect("it starts");

@@ -88,6 +88,8 @@ struct Account {
     recording: Option<Arc<Mutex<RecordingStatus>>>,
     socket: Option<Box<dyn Fn() -> SocketStatus>>,
     hooks: Box<dyn Fn() -> Vec<HookStatus>>,
+    /// Findings that no hook saw.
+    hooks_lost: Box<dyn Fn() -> u64>,
     raised: Arc<AtomicU64>,
 }
 
@@ -99,6 +101,7 @@ impl Outputs {
         // The hooks first: nothing is to come between an event and their start.
         let hooks = Hooks::start(config.hooks.clone(), header, log.clone())?;
         let hooks_status = Box::new(hooks.status());
+        let hooks_lost = Box::new(hooks.lost());
         sinks.push(Box::new(hooks));
         let socket = socket(config, asked, header, &log)?;
         let (socket, words) = socket;
@@ -121,7 +124,8 @@ impl Outputs {
         let raised = Arc::new(AtomicU64::new(0));
         let stopped = recording_status.clone();
         sinks.push(Box::new(Notes { raised: raised.clone(), recording: stopped, said: false }));
-        let account = Account { recording: recording_status, socket: socket_status, hooks: hooks_status, raised };
+        let account =
+            Account { recording: recording_status, socket: socket_status, hooks: hooks_status, hooks_lost, raised };
         Ok(Self { sinks, account, what: what.join(", ") })
     }
 
@@ -205,9 +209,16 @@ impl Account {
         if !hooks.is_empty() {
             let sum = |count: fn(&HookStatus) -> u64| hooks.iter().map(count).sum::<u64>();
             words.push(format!("{} hooks started, {} failed", sum(|hook| hook.started), sum(|hook| hook.failed)));
+            let untold = sum(|hook| hook.dropped) + sum(|hook| hook.suppressed) + (self.hooks_lost)();
+            if untold > 0 {
+                words.push(format!("{untold} findings not told to a hook"));
+            }
         }
         if let Some(socket) = self.socket.map(|status| status()) {
             words.push(format!("{} readers, {} dropped", socket.connected, socket.dropped));
+            if socket.refused > 0 || socket.lost > 0 {
+                words.push(format!("{} readers refused, {} lines lost", socket.refused, socket.lost));
+            }
         }
         let recording =
             self.recording.map(|status| status.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone()));
