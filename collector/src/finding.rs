@@ -246,6 +246,12 @@ impl Finding {
         }))
     }
 
+    /// The revision of the conclusion that was told last.
+    #[must_use]
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// Names the finding on this node, for example `link.down:mlx5_0/1`.
     #[must_use]
     pub fn id(&self) -> String {

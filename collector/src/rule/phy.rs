@@ -79,6 +79,7 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     );
     // Two counters of different layers that see the same loss leave no doubt.
     let sure = crc.is_some();
+    let raised = view.raised("phy.post_fec", &key);
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
@@ -94,7 +95,7 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         would_raise: if sure { String::new() } else { "frames with a bad CRC at the same time".to_owned() },
         part_of: root::of_link(view, port, &["link.down"]),
         since: found.first,
-        revision: digits(found.n) << 8 | lane.map_or(0, |lane| u64::from(lane.number) + 1),
+        revision: most_digits(raised, 8, found.n) << 8 | lane.map_or(0, |lane| u64::from(lane.number) + 1),
     })))
 }
 
@@ -164,6 +165,7 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let summary = format!("{} in {}{here}", parts.join(" and "), over_windows(first, settings));
     let n = told.iter().fold(0u64, |n, (found, _)| n.saturating_add(found.n));
     let sure = post_fec.is_some();
+    let raised = view.raised("phy.crc", &key);
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
@@ -178,7 +180,7 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         would_raise: if sure { String::new() } else { "errors after FEC of the same port at the same time".to_owned() },
         part_of: root::of_link(view, port, &["link.down", "phy.post_fec"]),
         since,
-        revision: digits(n) << 2 | u64::from(sure) << 1 | u64::from(told.len() > 1),
+        revision: most_digits(raised, 2, n) << 2 | u64::from(sure) << 1 | u64::from(told.len() > 1),
     })))
 }
 
@@ -239,7 +241,13 @@ pub(super) fn row(found: &Errors, threshold: f64) -> Evidence {
     Evidence::new(&**name, Some(found.span_ns as f64 / 1e9), found.n as f64, threshold, *unit)
 }
 
-/// How often a finding about a count is told again: every time it has another number of digits.
+/// The digits of a count that a finding is told again for: no fewer than it was told with, which are in the revision from
+/// bit `shift` on. A sum over the last windows falls and rises again while nothing is new.
+pub(super) fn most_digits(raised: Option<&Finding>, shift: u32, n: u64) -> u64 {
+    raised.map_or(0, |finding| finding.revision() >> shift).max(digits(n))
+}
+
+/// How often a finding about a count is told again: every time it has more digits.
 pub(super) fn digits(n: u64) -> u64 {
     u64::from(n.checked_ilog10().map_or(0, |log| log + 1))
 }

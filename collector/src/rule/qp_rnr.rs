@@ -1,7 +1,7 @@
 //! Receivers without buffers: requests that were turned away because no receive work request was posted.
 
 use super::clock::{ns, plural, when};
-use super::phy::{digits, row};
+use super::phy::{most_digits, row};
 use super::qp::{here, listed, qp_check};
 use super::root;
 use super::span::{errors, mean_rate};
@@ -134,6 +134,7 @@ fn rnr(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         (false, true) => Grade::Probable,
         (false, false) => Grade::Suspected,
     };
+    let raised = view.raised("qp.rnr", &key);
     let n = as_sender.iter().chain(&as_receiver).fold(0u64, |n, found| n.saturating_add(found.n));
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
@@ -157,7 +158,7 @@ fn rnr(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         },
         part_of: root::of_port(view, port, &["link.down", "nic.stuck"], since, ns(settings.window_s)),
         since,
-        revision: digits(n) << 16 | u64::from(as_sender.is_some()) << 2 | u64::from(as_receiver.is_some()) << 1
+        revision: most_digits(raised, 16, n) << 16 | u64::from(as_sender.is_some()) << 2 | u64::from(as_receiver.is_some()) << 1
             | u64::from(failed.is_some()),
     })))
 }

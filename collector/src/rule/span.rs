@@ -52,11 +52,16 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
     let interval = interval(port, meaning).min(LONGEST_INTERVAL_NS);
     let started = view.world.started;
     let index = |t: Nanos| t.saturating_sub(started) / window;
-    let from = if interval < window {
+    let looked_back = interval.saturating_mul(of);
+    let (from, span_ns) = if interval < window {
         // The open window is one of them.
-        (index(view.now) + 1).saturating_sub(of).saturating_mul(window).saturating_add(started).saturating_sub(1)
+        let from = (index(view.now) + 1).saturating_sub(of).saturating_mul(window).saturating_add(started);
+        (from.saturating_sub(1), view.now.saturating_sub(from.saturating_sub(1)))
     } else {
-        view.now.saturating_sub(interval.saturating_mul(of).saturating_add(interval / 10))
+        // The newest `of` readings and no more; what was read longer ago than those take is over.
+        let newest = port.series_of(meaning).map(|series| series.t).max().unwrap_or(view.now);
+        let readings = newest.saturating_add(interval / 2).saturating_sub(looked_back);
+        (readings.max(view.now.saturating_sub(looked_back.saturating_add(interval / 10))), looked_back)
     };
     let in_use = |t: Nanos| in_use(port, t);
     let mut times: Vec<Nanos> = Vec::new();
@@ -96,13 +101,14 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
     let first = times.iter().copied().min()?;
     let last = times.iter().copied().max()?;
     let distinct: BTreeSet<u64> = times.iter().map(|t| index(*t)).collect();
-    let bad = if last - first < window / 2 { 1 } else { distinct.len() as u64 };
+    // Two counters of the meaning may be read at different times.
+    let bad = if last - first < window / 2 { 1 } else { (distinct.len() as u64).min(of) };
     let counter = port
         .series_of(meaning)
         .find(|series| series.changes_since(from).next().is_some())
         .or_else(|| port.series_of(meaning).next())
         .map_or_else(|| (meaning.name().to_owned(), "events"), |s| (s.name.to_string(), s.def.unit.name()));
-    Some(Errors { windows: bad, n, at_least, first, span_ns: view.now.saturating_sub(from), counter })
+    Some(Errors { windows: bad, n, at_least, first, span_ns, counter })
 }
 
 /// The port was ACTIVE at that time and had been for a moment, or its state was not known.

@@ -70,6 +70,24 @@ fn one_burst_of_errors_is_no_finding_however_large_also_across_the_edge_of_two_w
 }
 
 #[test]
+fn as_many_readings_as_windows_count_and_a_steady_rate_is_told_once() {
+    for every in [10.0, 30.0, 60.0] {
+        let mut log = log();
+        read(&mut log, every, 1_000.0, |s| json!({"rx_pcs_symbol_err_phy": grown(s, (0.0, 1e9), 1.0)}));
+        // Time goes on between the readings.
+        log.until(1, 1_000);
+        log.lines.sort_by_key(|line| serde_json::from_str::<Value>(line).unwrap()["t"].as_u64());
+        let outcome = log.run();
+        let told = outcome.of("phy.post_fec");
+        // 60 to 119 errors in two readings, up to 180 in three: one digit more at most.
+        assert!(told.len() <= 2 && !states(&told).contains(&"cleared"), "{every}: {told:?}");
+        for finding in outcome.changes.iter().filter(|finding| finding.rule == "phy.post_fec") {
+            assert!(!finding.summary.contains(" in 4 windows"), "{}", finding.summary);
+        }
+    }
+}
+
+#[test]
 fn what_stood_in_the_counters_before_or_is_reset_or_unknown_is_no_error() {
     let mut log = log();
     read(&mut log, 1.0, 100.0, |s| {

@@ -238,3 +238,17 @@ fn a_qp_that_failed_long_before_the_port_fell_is_no_consequence() {
     let told = outcome.changes.iter().rfind(|f| f.rule == "qp.error_state").unwrap();
     assert_eq!((told.part_of.as_deref(), told.subject.qpn), (None, Some(104)));
 }
+
+#[test]
+fn a_steady_rate_of_turned_away_requests_read_rarely_is_told_once() {
+    let mut log = Log::new();
+    log.device(0.0, "a", "mlx5_core", "0000:01:00.0").port(0.0, "a", "ACTIVE", "LinkUp");
+    for s in 0..600u32 {
+        if s % 30 == 0 {
+            log.counters(f64::from(s) + 0.05, "a", "hw_counters", json!({"out_of_buffer": s}));
+        }
+        log.until(s + 1, s + 1);
+    }
+    let told = log.run().of("qp.rnr");
+    assert!((1..=2).contains(&told.len()), "{told:?}");
+}
