@@ -78,6 +78,10 @@ pub struct Port {
     pub tx_bytes: Option<u64>,
     /// RDMA bytes received.
     pub rx_bytes: Option<u64>,
+    /// A counter of the sent bytes stands at its limit: they are this many or more.
+    pub tx_saturated: bool,
+    /// The same of the received bytes.
+    pub rx_saturated: bool,
     /// RDMA throughput sent over the last interval.
     pub tx_gbps: Option<f64>,
     /// RDMA throughput received.
@@ -200,6 +204,7 @@ fn one(world: &World, device: &DeviceRecord, port: &PortRecord) -> Port {
     let function = world.function_of(port);
     let reading = |meaning| port.reading(meaning);
     let total = |meaning| reading(meaning).and_then(|r| r.total);
+    let saturated = |meaning| reading(meaning).is_some_and(|r| r.saturated);
     let now = port.throughput();
     Port {
         device: device.name.clone(),
@@ -228,6 +233,8 @@ fn one(world: &World, device: &DeviceRecord, port: &PortRecord) -> Port {
         aer: function.and_then(|function| aer(world.pcie.get(function)?)),
         tx_bytes: total(Meaning::TxBytes),
         rx_bytes: total(Meaning::RxBytes),
+        tx_saturated: saturated(Meaning::TxBytes),
+        rx_saturated: saturated(Meaning::RxBytes),
         tx_gbps: now.tx_gbps,
         rx_gbps: now.rx_gbps,
         utilisation: port.utilisation(),
@@ -296,6 +303,11 @@ fn findings_about(world: &World, id: DeviceId, port: &PortRecord) -> Vec<String>
     world.findings_about(id, port).map(|finding| finding.id()).collect()
 }
 
+/// A total; one that rests on a counter at its limit is a lower bound.
+fn at_least(total: Option<u64>, saturated: bool) -> String {
+    if saturated { or_dash(total.map(|total| format!(">{total}"))) } else { or_dash(total) }
+}
+
 impl PortsReport {
     /// The report as an aligned table, notes below.
     #[must_use]
@@ -329,8 +341,8 @@ impl PortsReport {
                 or_dash(port.rate_gbps.filter(|_| up)),
                 three(port.rx_gbps),
                 three(port.tx_gbps),
-                or_dash(port.rx_bytes),
-                or_dash(port.tx_bytes),
+                at_least(port.rx_bytes, port.rx_saturated),
+                at_least(port.tx_bytes, port.tx_saturated),
                 or_dash(port.pcie.as_ref().and_then(|link| link.gbps).map(|gbps| format!("{gbps:.1}"))),
                 port.role.map_or_else(String::new, |role| match (role, &port.parent) {
                     (Role::Pf, _) => "pf".to_owned(),
@@ -351,5 +363,34 @@ impl PortsReport {
             line(&mut text, note);
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::observation::recording::{Header, Reader};
+    use crate::rule::Settings;
+
+    #[test]
+    fn a_total_at_its_counters_limit_is_a_lower_bound_in_table_and_report() {
+        let lines = [
+            json!({"type": "header", "format": "rdmascope-recording", "version": 1}),
+            json!({"t": 1, "type": "device", "device": "ib0", "driver": "mlx4_core"}),
+            json!({"t": 1, "type": "port", "device": "ib0", "port": 1, "link_layer": "InfiniBand", "state": "ACTIVE"}),
+            json!({"t": 2, "type": "counters", "device": "ib0", "port": 1, "source": "counters",
+                "values": {"port_rcv_data": u32::MAX, "port_xmit_data": 7}}),
+        ];
+        let text = lines.map(|line| format!("{line}\n")).concat();
+        let mut reader = Reader::new(text.as_bytes()).unwrap();
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        while reader.next(|observation| engine.take(observation)).unwrap().is_some() {}
+        let report = report(engine.world());
+        let port = &report.ports[0];
+        assert_eq!((port.rx_saturated, port.tx_saturated, port.tx_bytes), (true, false, Some(28)));
+        assert!(report.text().contains(">17179869180 ") && !report.text().contains(">28"), "{}", report.text());
     }
 }

@@ -179,9 +179,10 @@ impl Engine {
         if !seen.errors.is_empty() {
             self.qp_errors(t, device, seen);
         }
-        self.posted(t, device, seen);
+        let posted_in = self.posted(t, device, seen);
         self.latency(t, device, seen);
         let qp = self.world.qps.entry(t, device, seen.qpn);
+        qp.posted_in = posted_in.unwrap_or(qp.posted_in);
         let active_before = qp.stats_t;
         let posted = seen.posts > qp.posts;
         // Lower than before: the numbers of a new owner of the QPN.
@@ -225,14 +226,16 @@ impl Engine {
         }
     }
 
-    /// Adds what a QP's numbers grew by to its port's window. The first numbers of a QP are of its whole life.
-    fn posted(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) {
-        let Some(qp) = self.world.qps.find(device, seen.qpn).filter(|qp| qp.stats_t.is_some()) else { return };
-        let Some(number) = self.port_of_qp(device, qp.port) else { return };
+    /// Adds what a QP's numbers grew by to its port's window, and says which it is if the QP posted in it. The first numbers
+    /// of a QP are of its whole life.
+    fn posted(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) -> Option<u32> {
+        let qp = self.world.qps.find(device, seen.qpn).filter(|qp| qp.stats_t.is_some())?;
+        let number = self.port_of_qp(device, qp.port)?;
         let index = self.port_index(t, device, number, PortState::Unknown);
-        let Some(qp) = self.world.qps.find(device, seen.qpn) else { return };
+        let qp = self.world.qps.find(device, seen.qpn)?;
         let detail = qp.detail.as_deref();
         let before = inventory::Numbers {
+            posted_in: qp.posted_in,
             posts: qp.posts,
             wrs: qp.wrs,
             bytes: qp.bytes,
@@ -240,7 +243,7 @@ impl Engine {
             sizes: detail.and_then(|detail| detail.size_log2.as_ref()),
             latency: detail.and_then(|detail| detail.latency_log2_ns.as_ref()),
         };
-        Arc::make_mut(&mut self.world.ports[index]).posting.take(t, before, seen);
+        Arc::make_mut(&mut self.world.ports[index]).posting.take(before, seen)
     }
 
     /// Adds what a QP's latencies grew by to its port's window.

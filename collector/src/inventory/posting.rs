@@ -68,14 +68,17 @@ impl PostWindow {
 #[derive(Debug, Clone, Default)]
 pub struct Posting {
     open: PostWindow,
-    /// The sweep the QPs are counted in, and how many it had: a QP is told once a sweep.
-    sweep: (Nanos, u32),
+    /// Windows closed so far, so that each QP, which keeps the number of the one it posted in, is counted once in each:
+    /// QPs need not be told at one time.
+    number: u32,
     closed: Arc<VecDeque<PostWindow>>,
 }
 
 /// A QP's numbers before its newest statistics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers<'a> {
+    /// The window in which it was last counted.
+    pub(crate) posted_in: u32,
     pub(crate) posts: u64,
     pub(crate) wrs: u64,
     pub(crate) bytes: u64,
@@ -90,15 +93,15 @@ impl Posting {
         self.closed.iter().rev()
     }
 
-    /// Takes what a QP's statistics grew by.
-    pub(crate) fn take(&mut self, t: Nanos, before: Numbers<'_>, now: &QpStats<'_>) {
-        let (Some(wrs), Some(bytes)) = (now.wrs.checked_sub(before.wrs), now.bytes.checked_sub(before.bytes)) else {
-            return;
-        };
+    /// Takes what a QP's statistics grew by. The window it is counted in, if it posted.
+    pub(crate) fn take(&mut self, before: Numbers<'_>, now: &QpStats<'_>) -> Option<u32> {
+        let wrs = now.wrs.checked_sub(before.wrs)?;
+        let bytes = now.bytes.checked_sub(before.bytes)?;
+        let window = self.number.wrapping_add(1);
+        let posted_in = (wrs > 0).then_some(window);
         let open = &mut self.open;
-        if wrs > 0 {
-            self.sweep = (t, if self.sweep.0 == t { self.sweep.1.saturating_add(1) } else { 1 });
-            open.qps = open.qps.max(self.sweep.1);
+        if wrs > 0 && before.posted_in != window {
+            open.qps = open.qps.saturating_add(1);
         }
         open.wrs = open.wrs.saturating_add(wrs);
         open.bytes = open.bytes.saturating_add(bytes);
@@ -113,7 +116,9 @@ impl Posting {
         });
         open.sized = open.sized.saturating_add(sized);
         open.small = open.small.saturating_add(small);
-        let Some(latency) = now.latency_log2_ns.as_ref().and_then(|now| growth(before.latency?, now)) else { return };
+        let Some(latency) = now.latency_log2_ns.as_ref().and_then(|now| growth(before.latency?, now)) else {
+            return posted_in;
+        };
         // The middle of a bucket [2^i, 2^(i+1)).
         let buckets = (0i32..).zip(&latency);
         let (n, sum) = buckets.fold((0u64, 0.0), |(n, sum), (bucket, count)| {
@@ -124,10 +129,12 @@ impl Posting {
         if sized > 0 && small == sized {
             add(&mut open.small_latency);
         }
+        posted_in
     }
 
     /// Closes the window; where nothing is traced there is none.
     pub(super) fn close_window(&mut self, t: Nanos, tracing: bool) {
+        self.number = self.number.wrapping_add(1);
         let mut window = std::mem::take(&mut self.open);
         if !tracing && window.wrs == 0 {
             return;
@@ -164,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_what_the_numbers_grew_by_and_each_qp_once_a_sweep() {
+    fn a_window_has_what_the_numbers_grew_by_and_each_qp_once() {
         let mut posting = Posting::default();
         let sizes = |small, large| Some(Histogram([vec![0; 12], vec![small], vec![0; 7], vec![large]].concat()));
         let stats = |n: u64| QpStats {
@@ -176,10 +183,12 @@ mod tests {
             ..QpStats::default()
         };
         let (old, zero) = (sizes(0, 7), sizes(0, 0));
-        let before = Numbers { posts: 0, wrs: 0, bytes: 0, switches: Some(0), sizes: old.as_ref(), latency: None };
-        for t in [1, 2] {
-            posting.take(t, before, &stats(5));
-            posting.take(t, Numbers { sizes: zero.as_ref(), ..before }, &stats(5));
+        let before =
+            Numbers { posted_in: 0, posts: 0, wrs: 0, bytes: 0, switches: Some(0), sizes: old.as_ref(), latency: None };
+        // Two QPs, told twice each, at times of their own.
+        for sizes in [old.as_ref(), zero.as_ref()] {
+            let posted_in = posting.take(Numbers { sizes, ..before }, &stats(5)).unwrap();
+            posting.take(Numbers { sizes, posted_in, ..before }, &stats(5));
         }
         posting.close_window(3, true);
         let window = posting.newest_first().next().unwrap();
@@ -187,5 +196,8 @@ mod tests {
         assert_eq!((window.small, window.sized), (20, 34));
         posting.close_window(4, false);
         assert_eq!(posting.newest_first().count(), 1, "a window without tracing is none");
+        posting.take(Numbers { posted_in: 1, ..before }, &stats(5));
+        posting.close_window(5, true);
+        assert_eq!(posting.newest_first().next().unwrap().qps, 1, "counted again in another window");
     }
 }

@@ -68,6 +68,8 @@ pub struct QpRecord {
     pub bytes: u64,
     /// Bytes per second over the last sweep in which it moved.
     pub rate: Option<f32>,
+    /// The window of its port in which it was last counted among those that post; 0 when it never was.
+    pub(crate) posted_in: u32,
     /// Error completions.
     pub errors: Option<u64>,
     /// Timers: ACK timeout exponent, retries, RNR retries.
@@ -321,6 +323,7 @@ impl QpTable {
             wrs: 0,
             bytes: 0,
             rate: None,
+            posted_in: 0,
             errors: None,
             timeout: None,
             retry_cnt: None,

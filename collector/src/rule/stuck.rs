@@ -145,7 +145,7 @@ fn off_the_bus(view: &View<'_>, device: &DeviceRecord) -> Option<Sign> {
 }
 
 /// Several counters of a set read all ones at once. One may do so for reasons of its own; no counter of 64 bits, and no
-/// three of 32 that wrap, come to it by counting.
+/// three of 32 that wrap, come to it by counting. From the first reading on as well: a function may have left the bus before.
 fn all_ones(view: &View<'_>, set: &CounterSet) -> Option<Sign> {
     let counters = || set.series.iter().filter(|series| !series.def.is_setting());
     let n = counters().filter(|series| reads_all_ones(series)).count();

@@ -40,6 +40,18 @@ fn several_counters_at_all_ones_at_once_are_a_device_that_does_not_answer() {
 }
 
 #[test]
+fn several_counters_at_all_ones_from_the_first_reading_are_told_as_probable() {
+    let mut log = log();
+    for s in 0..5u32 {
+        let ones = u64::MAX;
+        let values = json!({"rx_bits_phy": ones, "rx_bytes_phy": ones, "tx_bytes_phy": ones, "rx_packets_phy": ones});
+        log.counters(f64::from(s) + 0.5, "a", "ethtool", values);
+    }
+    let told = log.run().of("nic.stuck");
+    assert!(told.len() == 1 && told[0].ends_with("critical probable"), "{told:?}");
+}
+
+#[test]
 fn counters_that_stopped_at_their_limits_long_ago_are_no_dead_device() {
     let mut log = log();
     for s in 0..10u32 {
