@@ -188,7 +188,7 @@ mod tests {
         // Two QPs, told twice each, at times of their own.
         for sizes in [old.as_ref(), zero.as_ref()] {
             let posted_in = posting.take(Numbers { sizes, ..before }, &stats(5)).unwrap();
-            posting.take(Numbers { sizes, posted_in, ..before }, &stats(5));
+            posting.take(Numbers { posted_in, sizes, ..before }, &stats(5));
         }
         posting.close_window(3, true);
         let window = posting.newest_first().next().unwrap();
