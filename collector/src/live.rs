@@ -12,10 +12,11 @@ use rustix::time::Timespec;
 
 use crate::clock;
 use crate::engine::Engine;
-use crate::feed::{Command, Feed, Mode, OwnCost, RecordingStatus, Status};
-use crate::inventory::PortKey;
+use crate::feed::{Command, Feed, Mode, RecordingStatus, Status};
+use crate::inventory::{PortKey, World};
 use crate::observation::recording::Header;
 use crate::observation::{Body, Nanos, Observation, QpState, Seeing, SourceState};
+use crate::own_cost::Own;
 use crate::rule::Settings;
 use crate::sink::recording::{Recording, RecordingOptions};
 use crate::sink::{self, Sink};
@@ -47,13 +48,6 @@ struct Slot {
     broken: Option<String>,
 }
 
-/// CPU and memory of this process.
-struct Own {
-    cpu_ns: u64,
-    at: Nanos,
-    cost: OwnCost,
-}
-
 impl Live {
     /// A loop over `sources`, not running yet.
     #[must_use]
@@ -68,7 +62,7 @@ impl Live {
             status,
             recording: None,
             header,
-            own: Own { cpu_ns: clock::process_cpu_ns(), at: clock::monotonic_ns(), cost: OwnCost::default() },
+            own: Own::new(),
             last_tick: 0,
             last_publish: 0,
         }
@@ -127,7 +121,8 @@ impl Live {
             if now >= self.last_tick + 1_000_000_000 {
                 self.last_tick = now;
                 self.own.measure(now);
-                self.each_sink(|sink| sink.tick());
+                let own = self.own.cost();
+                self.each_sink(|sink, world| sink.tick(world, &own));
             }
             self.publish(now, false);
             self.wait();
@@ -169,16 +164,21 @@ impl Live {
     fn finish(&mut self) {
         self.engine.finish();
         self.hand_on_findings();
-        self.each_sink(|sink| sink.finish());
+        let own = self.own.cost();
+        self.each_sink(|sink, world| {
+            sink.tick(world, &own);
+            sink.finish();
+        });
         self.publish(clock::monotonic_ns(), true);
     }
 
-    fn each_sink(&mut self, mut act: impl FnMut(&mut dyn Sink)) {
+    fn each_sink(&mut self, mut act: impl FnMut(&mut dyn Sink, &World)) {
+        let world = self.engine.world();
         for sink in &mut self.sinks {
-            act(&mut **sink);
+            act(&mut **sink, world);
         }
         if let Some((recording, _)) = &mut self.recording {
-            act(recording);
+            act(recording, world);
         }
     }
 
@@ -343,7 +343,7 @@ impl Live {
             return;
         }
         self.last_publish = now;
-        self.status.own = self.own.cost;
+        self.status.own = self.own.cost();
         self.status.published_at = now;
         self.status.recording =
             self.recording.as_ref().map(|(_, status)| status.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -395,23 +395,4 @@ fn calls_for_a_look(observation: &Observation<'_>) -> bool {
         Body::Qp(qp) => qp.to == Some(QpState::Err),
         _ => false,
     }
-}
-
-impl Own {
-    fn measure(&mut self, now: Nanos) {
-        if now < self.at + 1_000_000_000 {
-            return;
-        }
-        let cpu_ns = clock::process_cpu_ns();
-        self.cost.cpu_share = Some(cpu_ns.saturating_sub(self.cpu_ns) as f64 / (now - self.at) as f64);
-        (self.cpu_ns, self.at) = (cpu_ns, now);
-        self.cost.resident_bytes = resident_bytes();
-    }
-}
-
-/// Resident memory of this process from `/proc/self/statm` (second field, pages).
-fn resident_bytes() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    u64::try_from(rustix::param::page_size()).ok()?.checked_mul(pages)
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use collector::clock;
-use collector::feed::{Mode, RecordingStatus};
+use collector::feed::{Mode, OwnCost, RecordingStatus};
 use collector::finding::{Finding, FindingState};
 use collector::inventory::World;
 use collector::live::Live;
@@ -192,7 +192,7 @@ impl Sink for Notes {
         self.raised.fetch_add(u64::try_from(raised).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, _: &World, _: &OwnCost) {
         let Some(Ok(status)) = self.recording.as_ref().map(|status| status.lock()) else { return };
         if let Some(stopped) = status.stopped.as_ref().filter(|_| !self.said) {
             say(stopped);

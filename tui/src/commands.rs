@@ -12,7 +12,7 @@ use clap::CommandFactory;
 use collector::command::table::plain;
 use collector::command::{check, doctor, failovers, findings, ports, qps};
 use collector::engine::Engine;
-use collector::feed::{Feed, Mode, RecordingStatus};
+use collector::feed::{Feed, Mode, OwnCost, RecordingStatus};
 use collector::inventory::World;
 use collector::live::Live;
 use collector::node::{Node, NodeOptions};
@@ -267,7 +267,7 @@ struct Stopped {
 }
 
 impl Sink for Stopped {
-    fn tick(&mut self) {
+    fn tick(&mut self, _: &World, _: &OwnCost) {
         let Ok(status) = self.status.lock() else { return };
         if let Some(stopped) = &status.stopped
             && !self.said.swap(true, Ordering::Relaxed)
@@ -284,7 +284,7 @@ struct Progress {
 }
 
 impl Sink for Progress {
-    fn tick(&mut self) {
+    fn tick(&mut self, _: &World, _: &OwnCost) {
         let Ok(status) = self.status.lock() else { return };
         let (bytes, at) = self.last;
         let rate = status.bytes.saturating_sub(bytes) as f64 / at.elapsed().as_secs_f64().max(0.001) / 1024.0;

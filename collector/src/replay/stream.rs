@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{LONGEST_WAIT, MIN_SPEED};
+use crate::clock;
 use crate::engine::Engine;
 use crate::inventory::World;
 use crate::observation::Nanos;
 use crate::observation::recording::{Header, Notices, Reader, RecordingError};
+use crate::own_cost::Own;
 use crate::rule::Settings;
 use crate::sink::{self, Sink};
 
@@ -26,6 +28,7 @@ pub struct Stream {
     speed: f64,
     stay: bool,
     ticked: Instant,
+    own: Own,
 }
 
 impl Stream {
@@ -34,7 +37,8 @@ impl Stream {
     pub fn open(path: &Path, settings: Settings, speed: f64, stay: bool) -> Result<Self, RecordingError> {
         let reader = Reader::open(path)?;
         let engine = Engine::new(reader.header().clone(), settings);
-        Ok(Self { reader, engine, sinks: Vec::new(), speed: speed.max(MIN_SPEED), stay, ticked: Instant::now() })
+        let speed = speed.max(MIN_SPEED);
+        Ok(Self { reader, engine, sinks: Vec::new(), speed, stay, ticked: Instant::now(), own: Own::new() })
     }
 
     /// What the recording says of its node.
@@ -83,6 +87,7 @@ impl Stream {
             std::thread::sleep(NAP);
         }
         for sink in &mut self.sinks {
+            sink.tick(self.engine.world(), &self.own.cost());
             sink.finish();
         }
         outcome.map(|()| self.reader.notices().clone())
@@ -97,7 +102,9 @@ impl Stream {
     fn tick(&mut self) {
         if self.ticked.elapsed() >= TICK {
             self.ticked = Instant::now();
-            self.sinks.iter_mut().for_each(|sink| sink.tick());
+            self.own.measure(clock::monotonic_ns());
+            let (world, own) = (self.engine.world(), self.own.cost());
+            self.sinks.iter_mut().for_each(|sink| sink.tick(world, &own));
         }
     }
 

@@ -9,6 +9,7 @@ pub mod socket;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::feed::OwnCost;
 use crate::finding::Finding;
 use crate::inventory::{Failover, World};
 use crate::observation::Observation;
@@ -27,8 +28,8 @@ pub trait Sink: Send {
     /// Failovers that began, went on or ended.
     fn failovers(&mut self, _failovers: &[Arc<Failover>], _world: &World) {}
 
-    /// About once a second: bring out what is buffered.
-    fn tick(&mut self) {}
+    /// About once a second: bring out what is buffered. `own` is what the program itself uses.
+    fn tick(&mut self, _world: &World, _own: &OwnCost) {}
 
     /// The end: bring out everything.
     fn finish(&mut self) {}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Sink;
-use crate::feed::RecordingStatus;
+use crate::feed::{OwnCost, RecordingStatus};
 use crate::inventory::World;
 use crate::observation::Observation;
 use crate::observation::recording::{Header, Writer};
@@ -164,7 +164,7 @@ impl Sink for Recording {
         }
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, _: &World, _: &OwnCost) {
         if let Some(Err(error)) = self.writer.as_mut().map(Writer::flush) {
             self.stop(&error);
         }
@@ -210,7 +210,7 @@ mod tests {
         let status = recording.status();
         let world = World::new(Header::new());
         recording.observation(&lost(1), &world);
-        recording.tick();
+        recording.tick(&world, &OwnCost::default());
         recording.observation(&lost(2), &world);
         recording.finish();
         let stopped = status.lock().unwrap().stopped.clone().expect("stopped");
