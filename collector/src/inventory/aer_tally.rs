@@ -24,15 +24,9 @@ pub enum AerClass {
     Nonfatal,
     /// Fatal errors of the function itself.
     Fatal,
-    /// Corrected error messages a root port received from anywhere below it.
-    RootCorrected,
-    /// Non-fatal error messages a root port received.
-    RootNonfatal,
-    /// Fatal error messages a root port received.
-    RootFatal,
 }
 
-const CLASSES: usize = 7;
+const CLASSES: usize = 4;
 
 /// Counts of one class. Events, totals and kinds describe the same errors and are never added.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,13 +109,10 @@ impl AerTally {
 
     pub(crate) fn growth(&mut self, t: Nanos, severity: AerSeverity, name: &str, n: u64) {
         if name.contains("rootport") {
-            let class = match severity {
-                AerSeverity::Corrected => AerClass::RootCorrected,
-                AerSeverity::Nonfatal => AerClass::RootNonfatal,
-                AerSeverity::Fatal => AerClass::RootFatal,
-            };
-            self.note(t, class, |count| count.sum = count.sum.saturating_add(n));
-        } else if name.starts_with("TOTAL_") {
+            // Messages of errors anywhere below it: `Uncorrected` has them.
+            return;
+        }
+        if name.starts_with("TOTAL_") {
             self.note(t, own(severity), |count| count.sum = count.sum.saturating_add(n));
         } else {
             self.note(t, own(severity), |count| count.kinds = count.kinds.saturating_add(n));
@@ -178,11 +169,11 @@ mod tests {
     #[test]
     fn counts_stop_at_the_largest_number() {
         let mut tally = AerTally::default();
-        for name in ["TOTAL_ERR_COR", "Rollover", "aer_rootport_total_err_cor"] {
+        for name in ["TOTAL_ERR_COR", "Rollover"] {
             tally.growth(S, AerSeverity::Corrected, name, u64::MAX);
             tally.growth(2 * S, AerSeverity::Corrected, name, 2);
         }
-        for class in [AerClass::Corrected, AerClass::Replay, AerClass::RootCorrected] {
+        for class in [AerClass::Corrected, AerClass::Replay] {
             assert_eq!(tally.count(class, 0, 9 * S).n, u64::MAX, "{class:?}");
         }
     }
@@ -205,8 +196,7 @@ mod tests {
     fn a_root_ports_messages_are_not_its_own_errors() {
         let mut tally = AerTally::default();
         tally.growth(S, AerSeverity::Fatal, "aer_rootport_total_err_fatal", 1);
-        assert_eq!(tally.count(AerClass::Fatal, 0, 9 * S).n, 0);
-        assert_eq!(tally.count(AerClass::RootFatal, 0, 9 * S).n, 1);
+        assert!(tally.is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod qp;
 mod restate;
 mod sets;
 mod slices;
+mod uncorrected;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::restate;
 pub use sets::CounterSet;
 pub use slices::{Signal, Slice, Slices};
+pub(crate) use uncorrected::SKEW_NS;
+pub use uncorrected::Uncorrected;
 
 use crate::finding::{Finding, SubjectKey};
 use crate::observation::recording::Header;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::aer_tally::AerTally;
+use super::uncorrected::Uncorrected;
 use crate::observation::{self, AerSeverity, Nanos, Pairs};
 use crate::timeline::Events;
 
@@ -108,6 +109,8 @@ pub struct PcieRecord {
     pub growth: Events<(AerSeverity, Arc<str>, u64)>,
     /// Events and growth of the last hour, counted.
     pub tally: AerTally,
+    /// The uncorrected of them, and messages of such errors to a root port.
+    pub uncorrected: Uncorrected,
 }
 
 impl PcieRecord {
@@ -126,6 +129,7 @@ impl PcieRecord {
             events: Events::new(MAX_EVENTS),
             growth: Events::new(MAX_GROWTH),
             tally: AerTally::default(),
+            uncorrected: Uncorrected::default(),
         }
     }
 
@@ -136,9 +140,16 @@ impl PcieRecord {
         at.checked_sub(1).map(|before| &self.path[before])
     }
 
+    /// It had an AER error, or received the message of one, while it was watched.
+    #[must_use]
+    pub fn had_errors(&self) -> bool {
+        !self.tally.is_empty() || !self.uncorrected.is_empty()
+    }
+
     /// Takes an AER event.
     pub(crate) fn report(&mut self, t: Nanos, event: AerEvent) {
         self.tally.event(t, event.severity, event.status, &event.names);
+        self.uncorrected.event(t, event.severity);
         self.events.push(t, event);
     }
 
@@ -194,25 +205,24 @@ impl PcieRecord {
         let mut grew = false;
         for (name, value) in pairs {
             let old = totals.iter_mut().find(|total| total.severity == severity && *total.name == **name);
-            match old {
+            let (name, n) = match old {
                 Some(total) => {
-                    if *value > total.value {
-                        self.growth.push(t, (severity, total.name.clone(), value - total.value));
-                        self.tally.growth(t, severity, name, value - total.value);
-                        grew = true;
-                    }
+                    let n = value.saturating_sub(total.value);
                     total.value = *value;
+                    (total.name.clone(), n)
                 }
                 None => {
                     let name: Arc<str> = name.as_ref().into();
+                    totals.push(AerTotal { severity, name: name.clone(), value: *value });
                     // A kind that was not listed before has an unknown past, except that it was not there a poll ago.
-                    if !first && *value > 0 {
-                        self.growth.push(t, (severity, name.clone(), *value));
-                        self.tally.growth(t, severity, &name, *value);
-                        grew = true;
-                    }
-                    totals.push(AerTotal { severity, name, value: *value });
+                    (name, if first { 0 } else { *value })
                 }
+            };
+            if n > 0 {
+                self.tally.growth(t, severity, &name, n);
+                self.uncorrected.growth(t, severity, &name, n);
+                self.growth.push(t, (severity, name, n));
+                grew = true;
             }
         }
         grew

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use super::clock::{plural, when};
 use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord};
+use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord, SKEW_NS};
 use crate::observation::{AerSeverity, Nanos};
 
-/// A root port's totals are read a moment before or after those of the functions below it.
-const SKEW_NS: u64 = 3_000_000_000;
 const MINUTE_NS: u64 = 60_000_000_000;
 
 /// Functions that carry RDMA traffic, or did until their device vanished: those of devices (also of one whose ports nobody
@@ -35,24 +33,18 @@ fn on_the_way<'w>(view: &View<'w>) -> Vec<&'w PcieRecord> {
 /// Those of them that had any AER error while watched.
 fn with_errors<'w>(view: &View<'w>) -> Vec<&'w PcieRecord> {
     // On a healthy node there are none, and this is asked every window.
-    if view.world.pcie.values().all(|record| record.tally.is_empty()) {
+    if !view.world.pcie.values().any(|record| record.had_errors()) {
         return Vec::new();
     }
-    on_the_way(view).into_iter().filter(|record| !record.tally.is_empty()).collect()
+    on_the_way(view).into_iter().filter(|record| record.had_errors()).collect()
 }
 
 /// Messages a root port counted that no function below it (nor itself) accounts for: their origin is not known, and it
-/// may be a function that has nothing to do with RDMA.
-fn unexplained(view: &View<'_>, root: &PcieRecord, class: AerClass, own: AerClass, from: Nanos) -> AerCount {
-    let mut count = root.tally.count(class, from, view.now.saturating_sub(SKEW_NS));
-    if count.n == 0 {
-        return count;
-    }
+/// may be a function that has nothing to do with RDMA. They are judged when what explains them had time to come.
+fn unexplained(view: &View<'_>, root: &PcieRecord, severity: AerSeverity, from: Nanos) -> AerCount {
     let below = view.world.pcie.values().filter(|f| f.pci == root.pci || f.path.first() == Some(&root.pci));
-    let explained: u64 =
-        below.map(|f| f.tally.count(own, from.saturating_sub(SKEW_NS), view.now).n).fold(0, u64::saturating_add);
-    count.n = count.n.saturating_sub(explained);
-    count
+    let span = (from.saturating_sub(SKEW_NS), view.now.saturating_sub(SKEW_NS));
+    root.uncorrected.unexplained(below.map(|f| &f.uncorrected), severity, span)
 }
 
 /// Kinds of errors seen after `from`, by name, for the sentence.
@@ -103,7 +95,7 @@ fn aer_not_judged(view: &View<'_>) -> Option<String> {
     if all.is_empty() {
         return Some("no PCIe function of an RDMA device is visible".to_owned());
     }
-    if all.iter().all(|f| f.aer.is_none() && f.tally.is_empty()) {
+    if all.iter().all(|f| f.aer.is_none() && !f.had_errors()) {
         return Some(if all.iter().any(|f| f.aer_owned == Some(false)) {
             "firmware owns AER: the counts stay at 0 whatever happens".to_owned()
         } else {
@@ -269,8 +261,8 @@ fn fatal(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let nonfatal = record.tally.count(AerClass::Nonfatal, from, view.now);
     let fatal = record.tally.count(AerClass::Fatal, from, view.now);
     let own = nonfatal.n.saturating_add(fatal.n);
-    let root_nonfatal = unexplained(view, record, AerClass::RootNonfatal, AerClass::Nonfatal, from);
-    let root_fatal = unexplained(view, record, AerClass::RootFatal, AerClass::Fatal, from);
+    let root_nonfatal = unexplained(view, record, AerSeverity::Nonfatal, from);
+    let root_fatal = unexplained(view, record, AerSeverity::Fatal, from);
     let messages = root_nonfatal.n.saturating_add(root_fatal.n);
     if own == 0 && messages == 0 {
         return None;

@@ -145,9 +145,62 @@ fn messages_at_the_root_port_that_nobody_explains_are_suspected() {
     let mut log = log();
     log.totals(1.0, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 7}));
     log.totals(2.5, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 8})).until(3, 8);
+    assert_eq!(
+        log.run().of("pcie.aer_fatal"),
+        // Seven that the first reading had no line of, and the eighth.
+        ["4 a 0000:00:01.0 raised critical suspected", "6 a 0000:00:01.0 updated critical suspected"]
+    );
+}
+
+/// An error of the NIC every half second: the event, and some milliseconds after it the totals of the root port and the
+/// NIC, as observed where each event is followed by a reading. One pair stands on either side of a ten-second edge.
+fn errors_every_half_second(reading_after_s: f64) -> Log {
+    let mut log = log();
+    log.settings = toml::from_str("window_s = 0.1\n[pcie_aer_fatal]\nclear_s = 0.2").unwrap();
+    log.totals(1.0, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 0, "TOTAL_ERR_NONFATAL": 0}));
+    log.totals(1.0, NIC, "nonfatal", json!({"CmpltTO": 0, "TOTAL_ERR_NONFATAL": 0}));
+    for n in 1..=60u32 {
+        let event = 12.413_2 + 0.505_4 * f64::from(n - 1);
+        let read = event + reading_after_s;
+        let aer = |log: &mut Log| {
+            log.aer(event, NIC, "nonfatal", 0x4000);
+        };
+        if reading_after_s >= 0.0 {
+            aer(&mut log);
+        }
+        log.totals(read, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": n, "TOTAL_ERR_NONFATAL": 0}));
+        log.totals(read, NIC, "nonfatal", json!({"CmpltTO": n, "TOTAL_ERR_NONFATAL": n}));
+        if reading_after_s < 0.0 {
+            aer(&mut log);
+        }
+    }
+    log
+}
+
+#[test]
+fn an_error_and_the_message_of_it_are_one_finding_whichever_is_seen_first() {
+    for reading_after_s in [0.007, 0.02, -0.02] {
+        let mut log = errors_every_half_second(reading_after_s);
+        log.until(43, 60);
+        let outcome = log.run();
+        let told = outcome.of("pcie.aer_fatal");
+        assert!(!told.iter().any(|line| line.contains(ROOT)), "{reading_after_s}: {told:?}");
+        assert_eq!(told.iter().filter(|line| line.contains("raised")).count(), 60, "{reading_after_s}: {told:?}");
+    }
+}
+
+#[test]
+fn a_message_among_explained_ones_that_nobody_explains_is_suspected() {
+    let mut log = errors_every_half_second(0.02);
+    log.totals(42.5, ROOT, "nonfatal", json!({"aer_rootport_total_err_nonfatal": 62, "TOTAL_ERR_NONFATAL": 0}));
+    log.until(43, 60);
     let outcome = log.run();
-    assert_eq!(outcome.of("pcie.aer_fatal").len(), 1);
-    assert!(outcome.of("pcie.aer_fatal")[0].ends_with("a 0000:00:01.0 raised critical suspected"));
+    let root: Vec<_> = outcome.of("pcie.aer_fatal").into_iter().filter(|line| line.contains(ROOT)).collect();
+    assert_eq!(
+        root,
+        ["45.5 a 0000:00:01.0 raised critical suspected", "45.8 a 0000:00:01.0 cleared critical suspected"],
+        "told when what would explain it had three seconds to come, for `clear_s`"
+    );
 }
 
 #[test]
