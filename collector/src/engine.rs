@@ -79,6 +79,13 @@ impl Engine {
         &self.settings
     }
 
+    /// Asks the rules with other thresholds from now on. What is known and what is raised stays; each rule judges it anew
+    /// when it is asked next. The length of a window stays too: histories are kept by windows.
+    pub fn set_settings(&mut self, settings: Settings) {
+        let window_s = self.settings.window_s;
+        self.settings = Settings { window_s, ..settings };
+    }
+
     /// The world as known now, to be kept: later observations do not change it.
     #[must_use]
     pub fn snapshot(&self) -> Arc<World> {

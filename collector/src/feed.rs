@@ -1,13 +1,14 @@
 //! What a screen reads: the newest published world and the state of whatever produces it. A reader never waits for the
 //! producer, the producer never waits for a reader.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::inventory::World;
 use crate::observation::Nanos;
+use crate::remote::Remote;
+pub use crate::remote::Command;
 use crate::source::{Availability, ProbeReport};
 
 /// Who produces the worlds.
@@ -93,29 +94,6 @@ pub struct OwnCost {
     pub resident_bytes: Option<u64>,
 }
 
-/// What a reader asks of the producer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Command {
-    /// Replay: stand still.
-    Pause,
-    /// Replay: go on.
-    Resume,
-    /// Replay: one window on, and stand still.
-    Step,
-    /// Replay: to this time (backwards too), and stand still.
-    Seek(Nanos),
-    /// Replay: simulated seconds per second.
-    Speed(f64),
-    /// Live: poll every so many ns.
-    Interval(u64),
-    /// Live: write a recording.
-    Record(PathBuf),
-    /// Live: end the recording.
-    StopRecording,
-    /// End.
-    Stop,
-}
-
 /// One published world.
 #[derive(Debug, Clone)]
 pub struct Published {
@@ -131,13 +109,12 @@ pub struct Published {
 #[derive(Clone)]
 pub struct Feed {
     shared: Arc<Shared>,
+    remote: Remote,
 }
 
 struct Shared {
     latest: Mutex<Arc<Published>>,
     changed: Condvar,
-    commands: Mutex<VecDeque<Command>>,
-    commanded: Condvar,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -150,13 +127,23 @@ impl Feed {
     #[must_use]
     pub fn new(world: Arc<World>, status: Status) -> Self {
         let first = Arc::new(Published { generation: 0, world, status });
-        let shared = Shared {
-            latest: Mutex::new(first),
-            changed: Condvar::new(),
-            commands: Mutex::default(),
-            commanded: Condvar::new(),
-        };
-        Self { shared: Arc::new(shared) }
+        let shared = Shared { latest: Mutex::new(first), changed: Condvar::new() };
+        Self { shared: Arc::new(shared), remote: Remote::default() }
+    }
+
+    /// The producer's side, before anybody reads: takes commands from here too.
+    pub(crate) fn obey(&mut self, remote: Remote) {
+        self.remote = remote;
+    }
+
+    /// The producer's side: where its commands come from.
+    pub(crate) fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// The producer's side: somebody else has this feed.
+    pub(crate) fn is_read(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
     }
 
     /// The newest publication.
@@ -179,8 +166,7 @@ impl Feed {
 
     /// Asks something of the producer.
     pub fn send(&self, command: Command) {
-        lock(&self.shared.commands).push_back(command);
-        self.shared.commanded.notify_all();
+        self.remote.send(command);
     }
 
     /// The producer's side: publishes a world.
@@ -194,20 +180,15 @@ impl Feed {
     /// The producer's side: the next command, if there is one.
     #[must_use]
     pub fn command(&self) -> Option<Command> {
-        lock(&self.shared.commands).pop_front()
+        self.remote.command()
     }
 
     /// The producer's side: the next command, waiting for it up to `timeout`.
     #[must_use]
     pub fn command_within(&self, timeout: Duration) -> Option<Command> {
-        let deadline = Instant::now() + timeout;
-        let mut commands = lock(&self.shared.commands);
-        loop {
-            if let Some(command) = commands.pop_front() {
-                return Some(command);
-            }
-            let left = deadline.checked_duration_since(Instant::now())?;
-            commands = self.shared.commanded.wait_timeout(commands, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.command().or_else(|| {
+            self.remote.wait(timeout);
+            self.command()
+        })
     }
 }

@@ -21,6 +21,7 @@ pub mod metric;
 pub mod node;
 pub mod observation;
 mod own_cost;
+pub mod remote;
 pub mod replay;
 pub mod rule;
 pub mod score;

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -15,17 +16,21 @@ use crate::engine::Engine;
 use crate::feed::{Command, Feed, Mode, RecordingStatus, Status};
 use crate::inventory::{PortKey, World};
 use crate::observation::recording::Header;
-use crate::observation::{Body, Nanos, Observation, QpState, Seeing, SourceState};
+use crate::observation::{Body, Nanos, Note, Observation, QpState, Seeing, SourceState};
 use crate::own_cost::Own;
+use crate::remote::Remote;
 use crate::rule::Settings;
 use crate::sink::recording::{Recording, RecordingOptions};
 use crate::sink::{self, Sink};
 use crate::source::{Availability, Missing, Source};
 
-/// Never wait longer than this: commands are looked at in between, ns.
-const MAX_WAIT_NS: u64 = 50_000_000;
+/// Sinks may bring out what is buffered so often, ns.
+const TICK_NS: u64 = 1_000_000_000;
 /// A source that always has something more to say is interrupted after so many rounds to publish.
 const PUBLISH_EVERY_NS: u64 = 100_000_000;
+
+/// What a recording says where the thresholds changed.
+pub(crate) const SETTINGS_CHANGED: &str = "the rules' settings were changed: what follows was judged by others";
 
 /// The collector's loop and what it needs.
 pub struct Live {
@@ -39,6 +44,7 @@ pub struct Live {
     own: Own,
     last_tick: Nanos,
     last_publish: Nanos,
+    until: Option<Nanos>,
 }
 
 struct Slot {
@@ -65,6 +71,7 @@ impl Live {
             own: Own::new(),
             last_tick: 0,
             last_publish: 0,
+            until: None,
         }
     }
 
@@ -96,6 +103,20 @@ impl Live {
         self
     }
 
+    /// Takes commands from here, for example [`Command::Stop`] of whoever catches signals.
+    #[must_use]
+    pub fn obeying(mut self, remote: Remote) -> Self {
+        self.feed.obey(remote);
+        self
+    }
+
+    /// Ends by itself at this moment, `CLOCK_MONOTONIC` ns.
+    #[must_use]
+    pub fn until(mut self, at: Option<Nanos>) -> Self {
+        self.until = at;
+        self
+    }
+
     /// What a screen reads.
     #[must_use]
     pub fn feed(&self) -> Feed {
@@ -104,21 +125,24 @@ impl Live {
 
     /// Runs in a thread of its own until [`Command::Stop`].
     pub fn spawn(self) -> std::io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name("collector".to_owned()).spawn(move || self.run(&|| false))
+        std::thread::Builder::new().name("collector".to_owned()).spawn(move || self.run())
     }
 
-    /// Runs until [`Command::Stop`] or until `ended` says so, and ends everything properly.
-    pub fn run(mut self, ended: &dyn Fn() -> bool) {
-        self.run_until(ended);
+    /// Runs until [`Command::Stop`] or until its time is over, and ends everything properly.
+    pub fn run(mut self) {
+        self.run_on();
         self.finish();
     }
 
-    /// Runs until [`Command::Stop`] or until `ended` says so.
-    pub fn run_until(&mut self, ended: &dyn Fn() -> bool) {
-        while !self.commands() && !ended() {
+    /// Runs until [`Command::Stop`] or until its time is over.
+    pub fn run_on(&mut self) {
+        while !self.commands() {
             let now = clock::monotonic_ns();
+            if self.until.is_some_and(|until| now >= until) {
+                return;
+            }
             self.poll_sources(now);
-            if now >= self.last_tick + 1_000_000_000 {
+            if now >= self.last_tick.saturating_add(TICK_NS) {
                 self.last_tick = now;
                 self.own.measure(now);
                 let own = self.own.cost();
@@ -167,8 +191,9 @@ impl Live {
         let own = self.own.cost();
         self.each_sink(|sink, world| {
             sink.tick(world, &own);
-            sink.finish();
+            sink.ending();
         });
+        self.each_sink(|sink, _| sink.finish());
         self.publish(clock::monotonic_ns(), true);
     }
 
@@ -201,11 +226,26 @@ impl Live {
                         self.status.notices.push(format!("recorded {}", status.path.display()));
                     }
                 }
+                Command::Settings(settings) => self.change_settings(*settings),
                 // A live node cannot be rewound.
                 Command::Pause | Command::Resume | Command::Step | Command::Seek(_) | Command::Speed(_) => {}
             }
         }
         false
+    }
+
+    /// A recording is to show that what follows was judged otherwise.
+    fn change_settings(&mut self, settings: Settings) {
+        self.engine.set_settings(settings);
+        let note = Note { source: "configuration".into(), text: SETTINGS_CHANGED.into() };
+        self.tell_all(&Observation { t: clock::monotonic_ns(), body: Body::Note(note) });
+        self.hand_on_findings();
+    }
+
+    /// Hands an observation of the loop's own to sinks, recording and engine.
+    fn tell_all(&mut self, observation: &Observation<'_>) {
+        self.each_sink(|sink, world| sink.observation(observation, world));
+        self.engine.take(observation);
     }
 
     fn record(&mut self, path: PathBuf) {
@@ -313,14 +353,7 @@ impl Live {
                 }),
             };
             slot.said = Some(says);
-            let world = self.engine.world();
-            for sink in &mut self.sinks {
-                sink.observation(&observation, world);
-            }
-            if let Some((recording, _)) = &mut self.recording {
-                recording.observation(&observation, world);
-            }
-            self.engine.take(&observation);
+            self.tell_all(&observation);
         }
         self.hand_on_findings();
     }
@@ -332,14 +365,7 @@ impl Live {
     }
 
     fn publish(&mut self, now: Nanos, at_once: bool) {
-        if !at_once && now < self.last_publish + PUBLISH_EVERY_NS {
-            return;
-        }
-        let newest = self.feed.latest();
-        let status_changed = newest.status.notices.len() != self.status.notices.len()
-            || newest.status.interval_ns != self.status.interval_ns
-            || newest.status.recording.is_some() != self.recording.is_some();
-        if !at_once && !status_changed && newest.generation > 0 && newest.world.now == self.engine.world().now {
+        if !at_once && (now < self.last_publish + PUBLISH_EVERY_NS || !self.has_news()) {
             return;
         }
         self.last_publish = now;
@@ -351,19 +377,34 @@ impl Live {
         self.feed.publish(self.engine.snapshot(), self.status.clone());
     }
 
-    /// Waits until a source is due or has something to say.
+    /// There is something to publish, and somebody to read it.
+    fn has_news(&self) -> bool {
+        if !self.feed.is_read() {
+            return false;
+        }
+        let newest = self.feed.latest();
+        newest.generation == 0
+            || newest.world.now != self.engine.world().now
+            || newest.status.notices.len() != self.status.notices.len()
+            || newest.status.interval_ns != self.status.interval_ns
+            || newest.status.recording.is_some() != self.recording.is_some()
+    }
+
+    /// Waits until a source is due or has something to say, sinks are to be told that time passes, or a command comes.
     fn wait(&self) {
         let now = clock::monotonic_ns();
         let live = || self.sources.iter().filter(|slot| slot.broken.is_none());
         let due = live().map(|slot| slot.source.due()).min().unwrap_or(Nanos::MAX);
-        let wait_ns = due.saturating_sub(now).min(MAX_WAIT_NS);
-        let mut fds: Vec<PollFd<'_>> = live()
+        let publish = if self.has_news() { self.last_publish.saturating_add(PUBLISH_EVERY_NS) } else { Nanos::MAX };
+        let next = due
+            .min(self.last_tick.saturating_add(TICK_NS))
+            .min(publish)
+            .min(self.until.unwrap_or(Nanos::MAX));
+        let fds = live()
             .flat_map(|slot| slot.source.wake_fds())
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(wait_ns).unwrap_or(0) };
-        // Interrupted by a signal: the loop looks at everything anyway.
-        let _ = poll(&mut fds, Some(&timeout));
+        self.feed.remote().wait_beside(fds, Duration::from_nanos(next.saturating_sub(now)));
     }
 }
 

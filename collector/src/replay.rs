@@ -138,7 +138,11 @@ impl Player {
             Command::Seek(t) => self.seek(*t),
             Command::Speed(speed) => self.status.speed = if speed.is_nan() { 1.0 } else { speed.max(MIN_SPEED) },
             // There is nothing to poll and nothing new to record.
-            Command::Interval(_) | Command::Record(_) | Command::StopRecording | Command::Stop => {}
+            Command::Interval(_)
+            | Command::Record(_)
+            | Command::StopRecording
+            | Command::Settings(_)
+            | Command::Stop => {}
         }
         self.publish(true);
     }

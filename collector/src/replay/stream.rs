@@ -9,17 +9,17 @@ use super::{LONGEST_WAIT, MIN_SPEED};
 use crate::clock;
 use crate::engine::Engine;
 use crate::inventory::World;
+use crate::live::SETTINGS_CHANGED;
 use crate::observation::Nanos;
 use crate::observation::recording::{Header, Notices, Reader, RecordingError};
+use crate::observation::{Body, Note, Observation};
 use crate::own_cost::Own;
+use crate::remote::{Command, Remote};
 use crate::rule::Settings;
 use crate::sink::{self, Sink};
 
 /// How often sinks may bring out what is buffered.
 const TICK: Duration = Duration::from_secs(1);
-/// The longest nap: a signal is obeyed within it.
-const NAP: Duration = Duration::from_millis(20);
-
 /// Streams a recording to sinks.
 pub struct Stream {
     reader: Reader<File>,
@@ -29,6 +29,8 @@ pub struct Stream {
     stay: bool,
     ticked: Instant,
     own: Own,
+    remote: Remote,
+    until: Option<Nanos>,
 }
 
 impl Stream {
@@ -38,7 +40,31 @@ impl Stream {
         let reader = Reader::open(path)?;
         let engine = Engine::new(reader.header().clone(), settings);
         let speed = speed.max(MIN_SPEED);
-        Ok(Self { reader, engine, sinks: Vec::new(), speed, stay, ticked: Instant::now(), own: Own::new() })
+        Ok(Self {
+            reader,
+            engine,
+            sinks: Vec::new(),
+            speed,
+            stay,
+            ticked: Instant::now(),
+            own: Own::new(),
+            remote: Remote::default(),
+            until: None,
+        })
+    }
+
+    /// Takes commands from here: [`Command::Stop`], [`Command::Settings`].
+    #[must_use]
+    pub fn obeying(mut self, remote: Remote) -> Self {
+        self.remote = remote;
+        self
+    }
+
+    /// Ends by itself at this moment of this machine, `CLOCK_MONOTONIC` ns.
+    #[must_use]
+    pub fn until(mut self, at: Option<Nanos>) -> Self {
+        self.until = at;
+        self
     }
 
     /// What the recording says of its node.
@@ -52,12 +78,13 @@ impl Stream {
         self.sinks.push(sink);
     }
 
-    /// Streams to the end, or until `ended` says so, and ends every sink properly. What was read before an error counts.
-    pub fn run(mut self, ended: &dyn Fn() -> bool) -> Result<Notices, RecordingError> {
+    /// Streams to the end, until [`Command::Stop`] or until its time is over, and ends every sink properly. What was read
+    /// before an error counts.
+    pub fn run(mut self) -> Result<Notices, RecordingError> {
         // Where recorded and real time met last.
         let mut anchor: Option<(Nanos, Instant)> = None;
         let outcome = loop {
-            if ended() {
+            if self.ended() {
                 break Ok(());
             }
             self.tick();
@@ -67,13 +94,7 @@ impl Stream {
                 continue;
             }
             let (engine, sinks) = (&mut self.engine, &mut self.sinks);
-            let next = self.reader.next(|observation| {
-                for sink in sinks.iter_mut() {
-                    sink.observation(observation, engine.world());
-                }
-                engine.take(observation);
-                sink::hand_on(engine, sinks);
-            });
+            let next = self.reader.next(|observation| take(engine, sinks, observation));
             match next {
                 Ok(Some(())) => {}
                 Ok(None) => break Ok(()),
@@ -82,15 +103,34 @@ impl Stream {
         };
         self.engine.finish();
         sink::hand_on(&mut self.engine, &mut self.sinks);
-        while self.stay && outcome.is_ok() && !ended() {
+        while self.stay && outcome.is_ok() && !self.ended() {
             self.tick();
-            std::thread::sleep(NAP);
+            self.nap(Duration::MAX);
         }
         for sink in &mut self.sinks {
             sink.tick(self.engine.world(), &self.own.cost());
-            sink.finish();
+            sink.ending();
         }
+        self.sinks.iter_mut().for_each(|sink| sink.finish());
         outcome.map(|()| self.reader.notices().clone())
+    }
+
+    /// Obeys what was asked; true when it is to end.
+    fn ended(&mut self) -> bool {
+        while let Some(command) = self.remote.command() {
+            match command {
+                Command::Stop => return true,
+                Command::Settings(settings) => {
+                    self.engine.set_settings(*settings);
+                    let note = Note { source: "configuration".into(), text: SETTINGS_CHANGED.into() };
+                    let observation = Observation { t: self.engine.world().now, body: Body::Note(note) };
+                    take(&mut self.engine, &mut self.sinks, &observation);
+                }
+                // What is recorded is neither polled nor rewound here.
+                _ => {}
+            }
+        }
+        self.until.is_some_and(|until| clock::monotonic_ns() >= until)
     }
 
     /// The world at the end of what was read.
@@ -123,7 +163,25 @@ impl Stream {
         if left.is_zero() {
             return false;
         }
-        std::thread::sleep(left.min(NAP));
+        self.nap(left);
         true
     }
+
+    /// Waits so long, and no longer than until the sinks are to be told that time passes or a command comes.
+    fn nap(&self, longest: Duration) {
+        let tick = TICK.saturating_sub(self.ticked.elapsed());
+        let until = self.until.map_or(Duration::MAX, |until| {
+            Duration::from_nanos(until.saturating_sub(clock::monotonic_ns()))
+        });
+        self.remote.wait(longest.min(tick).min(until));
+    }
+}
+
+/// One observation goes the way it goes live.
+fn take(engine: &mut Engine, sinks: &mut [Box<dyn Sink>], observation: &Observation<'_>) {
+    for sink in sinks.iter_mut() {
+        sink.observation(observation, engine.world());
+    }
+    engine.take(observation);
+    sink::hand_on(engine, sinks);
 }

@@ -31,6 +31,10 @@ pub trait Sink: Send {
     /// About once a second: bring out what is buffered. `own` is what the program itself uses.
     fn tick(&mut self, _world: &World, _own: &OwnCost) {}
 
+    /// The end is near: whoever needs time for it may begin. All are told before the first has to [`Sink::finish`], so that
+    /// their times run side by side.
+    fn ending(&mut self) {}
+
     /// The end: bring out everything.
     fn finish(&mut self) {}
 }

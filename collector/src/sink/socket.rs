@@ -165,9 +165,13 @@ impl Sink for Socket {
         self.tell(failovers.iter().map(line), world);
     }
 
-    fn finish(&mut self) {
+    fn ending(&mut self) {
         lock(&self.shared.queue).ended = true;
         self.shared.wake();
+    }
+
+    fn finish(&mut self) {
+        self.ending();
         if let Some(thread) = self.thread.take() {
             // It ends within LAST_WORDS.
             let _ = thread.join();

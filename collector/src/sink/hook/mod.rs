@@ -149,9 +149,13 @@ impl Sink for Hooks {
         self.shared.wake();
     }
 
-    fn finish(&mut self) {
+    fn ending(&mut self) {
         lock(&self.shared.queue).ended = true;
         self.shared.wake();
+    }
+
+    fn finish(&mut self) {
+        self.ending();
         if let Some(thread) = self.thread.take() {
             // It ends soon: what still runs is killed.
             let _ = thread.join();
