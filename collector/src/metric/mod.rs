@@ -4,9 +4,34 @@
 //! A [`Family`] is a metric and its points at one moment. What is unknown has no point: there is no zero that nobody
 //! counted.
 
+//!
+//! ```text
+//! declared          the table
+//! prometheus_name   what each is called in Prometheus
+//! own               what the program reports of itself
+//! page              docs/metrics.md
+//! ```
+
+pub mod declared;
+mod own;
+pub mod page;
+mod prometheus_name;
+
 use std::sync::Arc;
 
+pub use own::{ExporterReport, HooksReport, RecordingReport, SelfReport};
+pub use prometheus_name::label_name;
+
 use crate::observation::Nanos;
+
+/// What is exported beyond the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// By process.
+    pub processes: bool,
+    /// So many of the busiest QPs.
+    pub qps: usize,
+}
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
