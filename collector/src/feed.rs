@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::inventory::World;
 use crate::observation::Nanos;
-use crate::remote::Remote;
 pub use crate::remote::Command;
+use crate::remote::Remote;
 use crate::source::{Availability, ProbeReport};
 
 /// Who produces the worlds.

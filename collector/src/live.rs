@@ -396,10 +396,7 @@ impl Live {
         let live = || self.sources.iter().filter(|slot| slot.broken.is_none());
         let due = live().map(|slot| slot.source.due()).min().unwrap_or(Nanos::MAX);
         let publish = if self.has_news() { self.last_publish.saturating_add(PUBLISH_EVERY_NS) } else { Nanos::MAX };
-        let next = due
-            .min(self.last_tick.saturating_add(TICK_NS))
-            .min(publish)
-            .min(self.until.unwrap_or(Nanos::MAX));
+        let next = due.min(self.last_tick.saturating_add(TICK_NS)).min(publish).min(self.until.unwrap_or(Nanos::MAX));
         let fds = live()
             .flat_map(|slot| slot.source.wake_fds())
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))

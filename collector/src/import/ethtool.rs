@@ -28,7 +28,7 @@ fn netdev_of_file(file: &str) -> Option<&str> {
     let rest = file.strip_prefix("ethtool")?.trim_start_matches(['-', '_', '.', ' ']);
     let rest = rest.strip_prefix('S').filter(|rest| rest.starts_with(['-', '_', '.', ' '])).unwrap_or(rest);
     let rest = rest.trim_start_matches(['-', '_', '.', ' ']);
-    let ends = [".zst", ".txt", ".log", ".out"];
+    let ends = [".zst", ".gz", ".txt", ".log", ".out"];
     let rest = ends.iter().fold(rest, |rest, end| rest.strip_suffix(end).unwrap_or(rest));
     (!["", "S", "txt", "log", "out"].contains(&rest) && !rest.contains(' ')).then_some(rest)
 }

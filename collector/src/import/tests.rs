@@ -1,5 +1,6 @@
 //! Tests of whole imports; those of single formats are beside their readers.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
@@ -115,6 +116,11 @@ fn case_53_two_trees_ten_seconds_apart_give_each_vendors_bytes_by_its_own_names(
     }
 }
 
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text).and_then(|()| encoder.finish()).expect("memory takes everything")
+}
+
 #[test]
 fn a_directory_of_everything_gives_all_it_recognises_and_lists_the_rest() {
     let dir = tempfile::tempdir().unwrap();
@@ -122,6 +128,7 @@ fn a_directory_of_everything_gives_all_it_recognises_and_lists_the_rest() {
     write("dmesg.txt", b"[    1.0] mlx5_core 0000:01:00.0: Fatal error 1 detected\n");
     write("perfquery.out", b"\x1b[1m# Port counters: Lid 5 port 1 (x)\x1b[0m\r\nPortXmitData:....7\r\n");
     write("qps.zst", &zstd::encode_all(&b"link a/1 lqpn 5 type RC state RTS pid 1 comm x\n"[..], 1).unwrap());
+    write("messages-20261128.gz", &gzip(b"[    1.0] mlx5_core 0000:01:00.0: Fatal error 1 detected\n"));
     write("core", b"\x7fELF\0\0");
     write("README", b"call me\n");
     write("nothing.txt", b"");
@@ -130,7 +137,12 @@ fn a_directory_of_everything_gives_all_it_recognises_and_lists_the_rest() {
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
     let mut formats: Vec<_> = import.report().files.iter().map(|f| (name(&f.path), f.format.as_str())).collect();
     formats.sort();
-    let expected = [("dmesg.txt", "kernel log"), ("perfquery.out", "perfquery"), ("qps.zst", "rdma resource")];
+    let expected = [
+        ("dmesg.txt", "kernel log"),
+        ("messages-20261128.gz", "kernel log"),
+        ("perfquery.out", "perfquery"),
+        ("qps.zst", "rdma resource"),
+    ];
     assert!(formats.iter().map(|(path, format)| (path.as_str(), *format)).eq(expected), "{formats:?}");
     let mut not: Vec<_> =
         import.report().not_recognised.iter().map(|n| format!("{}: {}", name(&n.path), n.why)).collect();

@@ -7,10 +7,12 @@ use std::path::Path;
 pub(super) const MAX_BYTES: u64 = 256 << 20;
 /// The first four bytes of a zstd frame (RFC 8878, section 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The first two bytes of a gzip member (RFC 1952, section 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Bytes that are looked at to tell text from anything else.
 const PROBE: usize = 8192;
 
-/// The text of a file, decompressed where it is zstd; the error says why it is none.
+/// The text of a file, decompressed where it is zstd or gzip; the error says why it is none.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let size = file.metadata().map_err(|error| error.to_string())?.len();
@@ -21,6 +23,9 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     let bytes = if bytes.starts_with(&ZSTD) {
         let decoder = zstd::Decoder::new(bytes.as_slice()).map_err(|error| format!("zstd: {error}"))?;
         all(decoder).map_err(|error| format!("zstd: {error}"))?
+    } else if bytes.starts_with(&GZIP) {
+        // Rotated logs are often several members, one after the other.
+        all(flate2::read::MultiGzDecoder::new(bytes.as_slice())).map_err(|error| format!("gzip: {error}"))?
     } else {
         bytes
     };
@@ -41,11 +46,11 @@ pub(super) fn text(bytes: &[u8]) -> Result<String, String> {
     if bytes.is_empty() {
         return Err("empty: whoever was asked gave no answer".to_owned());
     }
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Err("compressed with gzip: unpack it first".to_owned());
-    }
     if bytes.starts_with(b"\xfd7zXZ") || bytes.starts_with(b"BZh") || bytes.starts_with(b"PK\x03\x04") {
         return Err("a compressed archive: unpack it first".to_owned());
+    }
+    if bytes.get(257..262) == Some(b"ustar") {
+        return Err("a tar archive: unpack it first".to_owned());
     }
     if bytes.iter().take(PROBE).any(|b| *b == 0) {
         return Err("binary".to_owned());
@@ -134,9 +139,7 @@ mod tests {
 
     #[test]
     fn what_is_no_text_says_so() {
-        for (bytes, why) in
-            [(&b""[..], "empty"), (b"a\0b", "binary"), (b"\x1f\x8b\x08", "gzip"), (b"PK\x03\x04", "archive")]
-        {
+        for (bytes, why) in [(&b""[..], "empty"), (b"a\0b", "binary"), (b"PK\x03\x04", "archive")] {
             assert!(text(bytes).unwrap_err().contains(why), "{why}");
         }
         assert_eq!(text(b"caf\xe9\n").unwrap(), "caf\u{fffd}\n");

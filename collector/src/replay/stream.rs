@@ -170,9 +170,8 @@ impl Stream {
     /// Waits so long, and no longer than until the sinks are to be told that time passes or a command comes.
     fn nap(&self, longest: Duration) {
         let tick = TICK.saturating_sub(self.ticked.elapsed());
-        let until = self.until.map_or(Duration::MAX, |until| {
-            Duration::from_nanos(until.saturating_sub(clock::monotonic_ns()))
-        });
+        let until =
+            self.until.map_or(Duration::MAX, |until| Duration::from_nanos(until.saturating_sub(clock::monotonic_ns())));
         self.remote.wait(longest.min(tick).min(until));
     }
 }
