@@ -16,6 +16,8 @@ const ALL_ONES_WIDTH: u32 = 63;
 const FAILING_NS: Nanos = 10_000_000_000;
 /// A set of fewer counters at their limits is a set of old errors, not a dead device.
 const WHOLE_SET: usize = 8;
+/// So many sources that do not come back from a device are more than a suspicion.
+const AGREE: usize = 2;
 
 /// `nic.stuck`.
 pub(super) struct Stuck;
@@ -71,6 +73,18 @@ impl Rule for Stuck {
     }
 }
 
+/// Sources that read a device each by itself, and of which none comes back, confirm each other.
+fn agree(signs: &mut [Sign]) {
+    let mut silent: Vec<&str> = signs.iter().filter_map(|sign| sign.silent).collect();
+    silent.sort_unstable();
+    silent.dedup();
+    if silent.len() >= AGREE {
+        for sign in signs.iter_mut().filter(|sign| sign.silent.is_some()) {
+            sign.grade = Grade::Probable;
+        }
+    }
+}
+
 /// One sign that the device does not answer.
 struct Sign {
     text: String,
@@ -78,6 +92,8 @@ struct Sign {
     since: Nanos,
     grade: Grade,
     severity: Severity,
+    /// The source whose reads do not come back.
+    silent: Option<&'static str>,
 }
 
 /// The counter sets of a device and of its ports.
@@ -99,6 +115,7 @@ fn stuck(view: &View<'_>, id: DeviceId, device: &DeviceRecord) -> Option<Verdict
         signs.extend(silent(view, id, port, set));
         signs.extend(lifeless(view, set));
     }
+    agree(&mut signs);
     let since = signs.iter().map(|sign| sign.since).min()?;
     let severity = signs.iter().map(|sign| sign.severity).max()?;
     let grade = signs.iter().map(|sign| sign.grade).max()?;
@@ -141,6 +158,7 @@ fn off_the_bus(view: &View<'_>, device: &DeviceRecord) -> Option<Sign> {
         since: record.link_since.unwrap_or(view.now),
         grade: Grade::Confirmed,
         severity: Severity::Critical,
+        silent: None,
     })
 }
 
@@ -165,6 +183,7 @@ fn all_ones(view: &View<'_>, set: &CounterSet) -> Option<Sign> {
         since: set.t,
         grade: Grade::Probable,
         severity: Severity::Critical,
+        silent: None,
     })
 }
 
@@ -223,6 +242,7 @@ fn failing(view: &View<'_>, set: &CounterSet) -> Option<Sign> {
         since,
         grade: Grade::Probable,
         severity: Severity::Critical,
+        silent: None,
     })
 }
 
@@ -258,6 +278,7 @@ fn silent(view: &View<'_>, id: DeviceId, port: Option<&PortRecord>, set: &Counte
         since: set.t,
         grade: Grade::Suspected,
         severity: Severity::Warning,
+        silent: Some(set.source.name()),
     })
 }
 
@@ -284,5 +305,6 @@ fn lifeless(view: &View<'_>, set: &CounterSet) -> Option<Sign> {
         since: newest,
         grade: Grade::Probable,
         severity: Severity::Critical,
+        silent: None,
     })
 }

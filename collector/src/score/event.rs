@@ -11,7 +11,7 @@ use crate::sim::{FaultInfo, Simulator, Size, faults};
 /// The model that makes these traces.
 pub(super) const MODEL: &str = "windows";
 /// QPs of a port: few, for speed.
-const QPS: u32 = 8;
+pub(super) const SIZE: Size = Size { qps_per_port: 8 };
 /// A finding may come so long after a trouble that is over: the window in which it was is still to be closed, ns.
 const AFTER_NS: Nanos = 2_000_000_000;
 /// Rules of which nothing can be said without QPs.
@@ -19,7 +19,7 @@ const NEED_QPS: &[&str] = &["qp.error_state", "qp.cache_pressure", "qp.small_mes
 
 pub(super) fn judge(fault: &str, seed: u64, settings: &Settings) -> Option<Case> {
     let info = faults().into_iter().find(|info| info.name == fault)?;
-    let mut simulator = Simulator::with_fault(fault, seed, Size { qps_per_port: QPS })?;
+    let mut simulator = Simulator::with_fault(fault, seed, SIZE)?;
     let mut watch = Watch::new(&simulator.header(), settings);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "minutes of a trace")]
     let until = (info.until_s * 1e9) as Nanos;

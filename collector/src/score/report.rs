@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::tally::{Case, Tally};
-use super::{Accuracy, FIRST_SEED, Plan};
+use super::{Accuracy, Plan};
 use crate::finding::Grade;
 
 /// Targets: precision and recall at grade probable (or confirmed), precision from counters only, false warnings a
@@ -64,9 +64,11 @@ pub fn table(accuracy: &Accuracy) -> String {
         let _ = writeln!(out, "  {sentence}");
     }
     for case in &accuracy.cases {
-        let wrong = wrong(case);
-        if wrong != "none" {
-            let _ = writeln!(out, "  wrong in {} ({}): {wrong}", case.name, case.model);
+        for (at, sees) in [(0, "seeing QPs"), (1, "from counters only")] {
+            let wrong = wrong(case, at);
+            if wrong != "none" {
+                let _ = writeln!(out, "  wrong in {} ({}) {sees}: {wrong}", case.name, case.model);
+            }
         }
     }
     out
@@ -83,9 +85,9 @@ pub fn page(accuracy: &Accuracy, plan: &Plan, command: &str) -> String {
     );
     let _ = writeln!(
         out,
-        "This page is written by `{command}`; do not edit it. Seeds count from {FIRST_SEED}; the rules were tuned on smaller \
+        "This page is written by `{command}`; do not edit it. Seeds count from {}; the rules were tuned on smaller \
          ones.\n{} traces of each kind; {} nodes of {} hours in which nothing is wrong.\n",
-        plan.traces, plan.nodes, plan.hours
+        plan.first_seed, plan.traces, plan.nodes, plan.hours
     );
     definitions(&mut out);
     targets(&mut out, accuracy);
@@ -109,10 +111,13 @@ fn definitions(out: &mut String) {
          consequence of\n  another finding, or that the fault's script lists as a by-product, is neither; nor is a note (severity info) that \
          no script asked\n  for, of which the tables below tell the number.\n\
          - **ECN, by second.** The queue says for every second whether the class's finding is right: `ecn.premature` while at \
-         least half\n  of the marks are premature (K* = 0.17·C·RTT, L = 2) and more than one packet in 10,000 is marked; \
-         `ecn.missed` while\n  the queue is congested for more than 5 % of the second and less than one packet in 100,000 is \
-         marked; the rest while\n  the fault is on. A second without the finding counts as missed once the trouble has lasted {} s; a \
+         least six in\n  ten marks are premature (K* = 0.17·C·RTT, L = 2), more than one packet in 10,000 is marked, and less \
+         than 0.48 of the rate is\n  carried (the rule does not speak of busy links); where it is four to six in ten, or the link is busier, or \
+         half as many\n  are marked, the second counts neither way; `ecn.missed` while the queue is congested for more than 5 % of the \
+         second and\n  less than one packet in 100,000 is marked; the rest while the fault is on. A second without the finding counts as missed once the trouble has lasted {} s; a \
          second with it\n  counts as wrong once the trouble has been over for {} s. Only `ecn.*` is judged there.\n\
+         - **Low thresholds** in *windows* (kmin-low, rail-kmin-low): the traffic is drawn so that they mark more than 1.5 packets \
+         in 10,000;\n  with fewer nobody is slowed down.\n\
          - **Recall**: found / there. **Precision**: right / (right + wrong). **Delay**: median seconds from the beginning of \
          the trouble\n  to the finding. A dash: there was nothing to divide by.\n",
         super::window::SETTLE_S,
@@ -156,7 +161,8 @@ fn targets(out: &mut String, accuracy: &Accuracy) {
         let none_there = tallies.iter().all(|tally| tally.there == 0);
         let short = shortfalls(tallies, none_there);
         if !short.is_empty() {
-            let _ = writeln!(out, "- **Not met**: `{rule}` ({model}): {}.", short.join(", "));
+            let why = super::why::why(rule, model).map_or_else(String::new, |why| format!(" {why}"));
+            let _ = writeln!(out, "- **Not met**: `{rule}` ({model}): {}.{why}", short.join(", "));
         } else if !none_there {
             met.push(format!("`{rule}` ({model})"));
         }
@@ -242,11 +248,11 @@ fn grades(out: &mut String, accuracy: &Accuracy) {
 fn cases(out: &mut String, accuracy: &Accuracy) {
     out.push_str(
         "## By kind of trace\n\nWhat was found seeing QPs, and which rules were wrong: the confusion between classes.\n\n\
-         | trace | model | traces | recall | wrong findings |\n|---|---|---|---|---|\n",
+         | trace | model | traces | recall | wrong findings | wrong from counters only |\n|---|---|---|---|---|---|\n",
     );
     for case in &accuracy.cases {
-        let _ =
-            writeln!(out, "| {} | {} | {} | {} | {} |", case.name, case.model, case.traces, found(case), wrong(case));
+        let (found, [qps, counters]) = (found(case), [0, 1].map(|at| wrong(case, at)));
+        let _ = writeln!(out, "| {} | {} | {} | {found} | {qps} | {counters} |", case.name, case.model, case.traces);
     }
     out.push('\n');
 }
@@ -261,12 +267,13 @@ fn found(case: &Case) -> String {
     if found.is_empty() { "(nothing is there)".to_owned() } else { found.join(", ") }
 }
 
-fn wrong(case: &Case) -> String {
-    let wrong = case.rules.iter().filter(|(_, [qps, _])| qps.wrong > 0);
-    let notes = case.rules.iter().filter(|(_, [qps, _])| qps.notes > 0);
+/// What was wrong: seeing QPs (0), or from counters only (1).
+fn wrong(case: &Case, at: usize) -> String {
+    let wrong = case.rules.iter().filter(|(_, tallies)| tallies[at].wrong > 0);
+    let notes = case.rules.iter().filter(|(_, tallies)| tallies[at].notes > 0);
     let all: Vec<String> = wrong
-        .map(|(rule, [qps, _])| format!("`{rule}` {}", qps.wrong))
-        .chain(notes.map(|(rule, [qps, _])| format!("note `{rule}` {}", qps.notes)))
+        .map(|(rule, tallies)| format!("`{rule}` {}", tallies[at].wrong))
+        .chain(notes.map(|(rule, tallies)| format!("note `{rule}` {}", tallies[at].notes)))
         .collect();
     join(&all)
 }

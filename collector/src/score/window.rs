@@ -9,7 +9,7 @@ use super::watch::{Seen, Told, Trouble, Watch};
 use crate::finding::Grade;
 use crate::observation::Nanos;
 use crate::rule::Settings;
-use crate::sim::labelled::{CLASSES, Options, trace};
+use crate::sim::labelled::{CLASSES, Options, UNCLEAR_PREMATURE, trace};
 
 /// The model that makes these traces.
 pub(super) const MODEL: &str = "packets";
@@ -42,23 +42,33 @@ fn count(class: &str, seconds: u64, seen: &Seen) -> Case {
         let Some(rule) = crate::rule::find(rule) else { continue };
         let of_subject = |trouble: &&Trouble| trouble.class == rule.id() && device.is_none_or(|d| d == trouble.device);
         let troubles: Vec<&Trouble> = seen.troubles.iter().filter(of_subject).collect();
+        let unclear: Vec<&Trouble> = seen
+            .troubles
+            .iter()
+            .filter(|t| t.class == UNCLEAR_PREMATURE && rule.id() == "ecn.premature")
+            .filter(|t| device.is_none_or(|d| d == t.device))
+            .collect();
         for (at, told) in seen.told.iter().enumerate() {
             let told: Vec<&Told> =
                 told.iter().filter(|told| told.rule == rule.id() && told.device.as_deref() == device).collect();
-            by_second(seconds, &troubles, &told, &mut case.rules.entry(rule.id()).or_default()[at]);
+            by_second(seconds, &troubles, &unclear, &told, &mut case.rules.entry(rule.id()).or_default()[at]);
         }
     }
     case
 }
 
-fn by_second(seconds: u64, troubles: &[&Trouble], told: &[&Told], tally: &mut Tally) {
-    let trouble = |s: u64| troubles.iter().any(|trouble| trouble.from <= s * SECOND_NS && s * SECOND_NS < trouble.to);
+fn by_second(seconds: u64, troubles: &[&Trouble], unclear: &[&Trouble], told: &[&Told], tally: &mut Tally) {
+    let holds = |list: &[&Trouble], s: u64| list.iter().any(|t| t.from <= s * SECOND_NS && s * SECOND_NS < t.to);
+    let trouble = |s: u64| holds(troubles, s);
     for s in 0..seconds {
         let end = (s + 1) * SECOND_NS;
         let up = told.iter().find(|told| told.raised <= end && end < told.cleared);
         let lately = s.saturating_sub(SETTLE_S)..=s;
-        if let Some(up) = up.filter(|up| !up.consequence) {
-            tally.tell(lately.clone().any(trouble), up.severity, up.grade);
+        let right = lately.clone().any(trouble);
+        // Where the truth was unclear lately, a finding is right or not counted.
+        let counted = right || !lately.clone().any(|s| holds(unclear, s));
+        if let Some(up) = up.filter(|up| !up.consequence && counted) {
+            tally.tell(right, up.severity, up.grade);
         }
         if s >= SETTLE_S && lately.clone().all(trouble) {
             tally.there += 1;
@@ -100,7 +110,7 @@ mod tests {
             to: to * SECOND_NS,
         };
         let mut tally = Tally::default();
-        by_second(20, &[&trouble], told, &mut tally);
+        by_second(20, &[&trouble], &[], told, &mut tally);
         tally
     }
 
@@ -117,6 +127,20 @@ mod tests {
         assert_eq!((late.there, late.found), (6, 2));
         let long = counted(5, 10, &[&told(8, 20)]);
         assert_eq!((long.right, long.wrong), (7, 5));
+    }
+
+    #[test]
+    fn a_second_that_is_unclear_is_neither_right_nor_wrong() {
+        let span = |from: u64, to: u64| Trouble {
+            class: UNCLEAR_PREMATURE.to_owned(),
+            device: "d".to_owned(),
+            from: from * SECOND_NS,
+            to: to * SECOND_NS,
+        };
+        let mut tally = Tally::default();
+        by_second(20, &[], &[&span(5, 10)], &[&told(0, 20)], &mut tally);
+        // Seconds 5 to 13 had it lately.
+        assert_eq!((tally.there, tally.right, tally.wrong), (0, 0, 10));
     }
 
     #[test]

@@ -18,6 +18,8 @@ const SLACK: f64 = 1.0;
 /// What the signs must weigh more where pause is not counted (true marks of full buffers look alike then), and where
 /// large messages alone tell of latency.
 const BLIND: f64 = 0.5;
+/// Share of the mark rate that each part of the time must reach.
+const PART: f64 = 0.5;
 /// Windows of `TxWait` its usual level rests on, at least.
 const USUAL_WINDOWS: usize = 30;
 
@@ -98,7 +100,8 @@ fn judge(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let blind = [!pause_known(&case), signs.per_qp && !signs.small];
     let wanted = settings.weight + blind.iter().filter(|blind| **blind).count() as f64 * BLIND;
     // Counters alone: a long queue met by RED's first, unlikely marks gives isolated marks too, but few of them.
-    let least = if signs.per_qp || confirmed { settings.mark_rate } else { settings.counters_mark_rate };
+    // With more than counters each part may have fewer than all of it must: few marks come in unequal parts.
+    let least = if signs.per_qp || confirmed { settings.mark_rate * PART } else { settings.counters_mark_rate };
     let least = if raised { least * 0.5 } else { least };
     let steady =
         case.span.parts(settings.windows as usize).iter().all(|part| {

@@ -103,7 +103,7 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
         let weights = if at_edge {
             (0.0, of_twice(very_late, small.n, stood))
         } else {
-            (of_late(late, small.n, stood), of_very_late(very_late, small.n, stood))
+            (of_late(late, small.n, stood), of_very_late(late, very_late, small.n, stood))
         };
         signs.add(
             "small operations later than the floor, for each the marks call for",
@@ -189,6 +189,9 @@ fn of_late(late: u64, n: u64, stood: f64) -> f64 {
     match (found, wanted) {
         (found, wanted) if found < 0.01 * wanted && wanted >= 30.0 => 3.0,
         (found, wanted) if found < 0.1 * wanted && wanted >= 10.0 => 1.3,
+        // More than the marks call for, and not so many that the edge must be close to the floor: queues that reach the
+        // edge stand often, and where marks are few among them RED is what makes them few.
+        (found, wanted) if wanted >= 10.0 && (2.0 * wanted..30.0 * wanted).contains(&found) => -1.2,
         // Too few to be missed, and none seen.
         (found, _) if found < 3.0 => 0.5,
         // Far more than the marks call for: the bucket's edge is close to the floor, and a few packets pass it.
@@ -211,10 +214,14 @@ fn of_twice(late: u64, n: u64, stood: f64) -> f64 {
     }
 }
 
-fn of_very_late(late: u64, n: u64, stood: f64) -> f64 {
-    let ratio = late as f64 / (n as f64 * stood);
+/// Of `n` operations `late` are above the floor's bucket, and `very_late` above twice its edge.
+fn of_very_late(late: u64, very_late: u64, n: u64, stood: f64) -> f64 {
+    let wanted = n as f64 * stood;
+    let ratio = very_late as f64 / wanted;
     match ratio {
-        _ if late < 3 => 0.6,
+        // The edge is close to the floor: twice of it is a queue of about a bandwidth-delay product, and there was none.
+        _ if very_late < 3 && wanted >= 100.0 && late as f64 >= 50.0 * wanted => 1.2,
+        _ if very_late < 3 => 0.6,
         ratio if ratio < 0.001 => 0.6,
         ratio if ratio < 0.01 => -0.5,
         ratio if ratio < 0.03 => -1.0,

@@ -36,8 +36,9 @@ table! {
     EcnMissed {
         /// Windows that must show it, 1 to 60.
         windows: u32 = 3,
-        /// Share of the time the port must be told to stop, 0 to 1.
-        pause: f64 = 0.05,
+        /// Share of the time the port must be told to stop, 0 to 1. A queue long enough to stop senders is far above every
+        /// sensible Kmin, so little of it without a mark is enough.
+        pause: f64 = 0.005,
         /// Share of packets below which they count as not marked, 0 to 1.
         mark_rate: f64 = 1e-5,
         /// Packets a second that must be lost or out of sequence, 1 or more.
@@ -51,7 +52,7 @@ table! {
     /// Settings of `ecn.not_ect`.
     EcnNotEct {
         /// Windows that must show it, 1 to 600.
-        windows: f64 = 5.0,
+        windows: f64 = 3.0,
         /// Share of data packets that must be Not-ECT where packets are seen, 0 to 1.
         share: f64 = 0.01,
     }
@@ -138,7 +139,7 @@ table! {
     /// Settings of `ecn.rail_asymmetry`.
     EcnRailAsymmetry {
         /// Windows that are compared, 1 to 60.
-        windows: u32 = 5,
+        windows: u32 = 4,
         /// Times the median of the other rails, 1 or more.
         factor: f64 = 5.0,
         /// Rails whose load differs by more than this share are not compared, 0 to 1.

@@ -12,10 +12,11 @@
 //! - [`port`]: one port behind one queue, and what it counts
 //!
 //! A truth line names a rule and says whether its finding would be right from here on. The queue decides, second by
-//! second, with K* = 0.17·C·RTT and L = 2 ([`super::packet::truth`]): `ecn.premature` is right while at least half of
-//! the marks of the second are premature and more than one packet in 10 000 is marked; `ecn.missed` while the queue is
-//! congested (above K* for L·RTT) for more than 5 % of the second and less than one packet in 100 000 is marked. Both are
-//! told for every class. The truth of the other classes is the fault that was switched on, while it shows: for
+//! second, with K* = 0.17·C·RTT and L = 2 ([`super::packet::truth`]): `ecn.premature` is right while at least six in ten
+//! of the marks of the second are premature, more than one packet in 10 000 is marked, and less than 0.48 of the rate is
+//! carried; `ecn.missed` while the queue is congested (above K* for L·RTT) for more than 5 % of the second and less than
+//! one packet in 100 000 is marked. Both are told for every class. [`UNCLEAR_PREMATURE`] holds where the first can be said
+//! neither way: four to six in ten, or premature marks on a busy link, or nearly none. The truth of the other classes is the fault that was switched on, while it shows: for
 //! `ecn.rail_asymmetry` the rail is marked five times as often as the others' median.
 
 mod port;
@@ -30,6 +31,9 @@ use scene::Scene;
 
 /// Length of the stretches that get a label of their own, ns.
 const LABEL_NS: Nanos = 1_000_000_000;
+
+/// The class of a truth line that says that `ecn.premature` is neither right nor wrong.
+pub const UNCLEAR_PREMATURE: &str = "unclear.ecn.premature";
 
 /// Least multiple of the other rails' median, and least share of marked packets, of a rail that stands out.
 const ASYMMETRY: (f64, f64) = (5.0, 1e-4);
@@ -145,7 +149,9 @@ impl Trace {
         let judged: Vec<_> = self.ports.iter_mut().map(|port| port.judge(&self.scene)).collect();
         for (at, port) in self.ports.iter_mut().enumerate() {
             let of = judged[at];
-            port.label(t, "ecn.premature", of.premature && self.scene.cc_algorithm.is_none(), emit);
+            let by_marks = self.scene.cc_algorithm.is_none();
+            port.label(t, "ecn.premature", of.premature && by_marks, emit);
+            port.label(t, UNCLEAR_PREMATURE, of.unclear && by_marks, emit);
             port.label(t, "ecn.missed", of.missed, emit);
             match self.scene.class.rule {
                 None | Some("ecn.premature" | "ecn.missed") => {}

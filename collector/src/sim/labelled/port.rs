@@ -13,8 +13,12 @@ use crate::source::Emit;
 const L: f64 = 2.0;
 /// QPN of the QP with small messages; those with large ones follow.
 const SMALL_QPN: u32 = 100;
-/// Least share of premature marks, and of marked packets, of a second in which `ecn.premature` is right.
-const PREMATURE: (f64, f64) = (0.5, 1e-4);
+/// A second in which `ecn.premature` is right: least share of premature marks and of marked packets, and the share of the
+/// rate that must not be carried, for the rule does not speak of a busy link.
+const PREMATURE: Clear = Clear { marks: 0.6, m: 1e-4, u: 0.48 };
+/// A second with more than all of this, and not right, is neither right nor wrong: about as many marks are true as are
+/// not, or hardly enough are marked, or the link is busy and the marks are premature.
+const UNCLEAR: Clear = Clear { marks: 0.4, m: 5e-5, u: f64::INFINITY };
 /// Least share of the second in congestion, and most marked packets, of a second in which `ecn.missed` is right.
 const MISSED: (f64, f64) = (0.05, 1e-5);
 
@@ -34,11 +38,19 @@ pub(super) struct LabelledPort {
     labels: Vec<(&'static str, bool)>,
 }
 
+/// Bounds of a second's share of premature marks, share of marked packets, and share of the rate carried.
+struct Clear {
+    marks: f64,
+    m: f64,
+    u: f64,
+}
+
 /// What had been counted when the last second was judged.
 #[derive(Default)]
 struct Before {
     counts: Counts,
     packets: u64,
+    bytes: u64,
     ce: u64,
 }
 
@@ -47,8 +59,10 @@ struct Before {
 pub(super) struct Judged {
     /// Share of packets marked.
     pub(super) m: f64,
-    /// Most marks were premature, and there were enough.
+    /// Most marks were premature, and there were enough, at a low load.
     pub(super) premature: bool,
+    /// That can be said neither way.
+    pub(super) unclear: bool,
     /// There was congestion and no mark.
     pub(super) missed: bool,
     /// The fault is on.
@@ -314,15 +328,22 @@ impl LabelledPort {
     pub(super) fn judge(&mut self, scene: &Scene) -> Judged {
         let seen = &self.seen;
         let counts = seen.truth.counts().next().map(|(_, counts)| counts).unwrap_or_default();
-        let before = std::mem::replace(&mut self.before, Before { counts, packets: seen.packets, ce: seen.ce });
+        let before = std::mem::replace(
+            &mut self.before,
+            Before { counts, packets: seen.packets, bytes: seen.bytes, ce: seen.ce },
+        );
         let premature = counts.premature_marks - before.counts.premature_marks;
         let marks = premature + counts.true_marks - before.counts.true_marks;
         let m = (seen.ce - before.ce) as f64 / (seen.packets - before.packets).max(1) as f64;
+        let sent = (seen.bytes - before.bytes) as f64 * scene.thin as f64;
+        let u = sent * 8.0 / (scene.params.rate_gbps * LABEL_NS as f64);
+        let within = |clear: &Clear| m > clear.m && premature as f64 >= clear.marks * marks as f64 && u < clear.u;
         let label_ps = (LABEL_NS * PS_PER_NS / scene.thin) as f64;
         let congested = (counts.congested_ps - before.counts.congested_ps) as f64 / label_ps;
         Judged {
             m,
-            premature: m > PREMATURE.1 && premature as f64 >= PREMATURE.0 * marks as f64,
+            premature: within(&PREMATURE),
+            unclear: within(&UNCLEAR) && !within(&PREMATURE),
             missed: congested > MISSED.0 && m < MISSED.1,
             fault: self.troubled(scene) && self.on,
         }

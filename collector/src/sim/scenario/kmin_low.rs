@@ -3,7 +3,7 @@
 
 use super::{Fault, Scenario, ScenarioInfo, Stage, Step};
 use crate::sim::condition::Condition;
-use crate::sim::congestion::Marking;
+use crate::sim::congestion::{Conditions, Control, Marking};
 use crate::sim::job::{JobKind, Pattern};
 use crate::sim::node::{Node, RAILS, Shape};
 use crate::sim::random::Random;
@@ -57,13 +57,26 @@ pub(super) const ASYMMETRY_FAULT: Fault = Fault {
 /// Short bursts at less than half the rate.
 const LIGHT: Pattern = Pattern { step_s: 9.0, communicating: 1.0, load: 0.4, burst_bytes: 48e3, senders: 6.0 };
 
+/// Share of packets that low thresholds must mark of the traffic that is drawn: with fewer there is no trouble to find.
+const LEAST_MARKED: f64 = 1.5e-4;
+/// Patterns drawn before the usual one is taken.
+const DRAWS: usize = 64;
+
 fn light(random: &mut Random) -> Pattern {
-    Pattern {
+    let draw = |_| Pattern {
         load: random.between(0.2, 0.45),
         burst_bytes: random.log_between(20e3, 64e3),
         senders: random.log_between(4.0, 16.0),
         ..LIGHT
-    }
+    };
+    (0..DRAWS).map(draw).find(|pattern| marked(pattern) > LEAST_MARKED).unwrap_or(LIGHT)
+}
+
+/// Share of packets that low thresholds mark.
+fn marked(pattern: &Pattern) -> f64 {
+    let Pattern { load, burst_bytes, senders, .. } = *pattern;
+    let marking = Some(Marking::LOW);
+    Conditions { load, burst_bytes, senders, marking, control: Control::Nic }.congestion().mark_share
 }
 
 fn low_from(s: f64, port: usize, classes: &'static [&'static str]) -> Vec<Step> {
