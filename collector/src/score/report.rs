@@ -161,7 +161,7 @@ fn targets(out: &mut String, accuracy: &Accuracy) {
         let none_there = tallies.iter().all(|tally| tally.there == 0);
         let short = shortfalls(tallies, none_there);
         if !short.is_empty() {
-            let why = super::why::why(rule, model).map_or_else(String::new, |why| format!(" {why}"));
+            let why = super::why::why(rule).map_or_else(String::new, |why| format!(" {why}"));
             let _ = writeln!(out, "- **Not met**: `{rule}` ({model}): {}.{why}", short.join(", "));
         } else if !none_there {
             met.push(format!("`{rule}` ({model})"));

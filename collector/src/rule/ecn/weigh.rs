@@ -11,11 +11,13 @@
 //! - **Small operations later than the floor.** They pass the same queue. Marks of a queue above K* come while the link
 //!   is full, so the share of time in which that queue stands is at least m·u, and so is the share of small operations
 //!   it delays. Where far fewer are late, the marks had no such queue.
+//! - **Other rails.** Rails at a like load whose small operations are as late have a queue like this one's; where they are
+//!   marked far less, the marks here do not come from the queue but from lower thresholds.
 //! - **Message size.** A queue above K* for L·RTT needs more than L bandwidth-delay products on their way at once. At a
 //!   low load messages much smaller than that rarely meet in such numbers.
 
 use super::View;
-use super::span::Sums;
+use super::span::{Span, Sums};
 use crate::finding::Evidence;
 use crate::inventory::{LatencyWindow, PortRecord, SizeClass};
 use crate::observation::Nanos;
@@ -23,6 +25,16 @@ use crate::observation::Nanos;
 /// Share of small operations above the floor's bucket from which on the floor is at its upper edge: at less than half of
 /// the rate fewer than that find a queue.
 const AT_EDGE: f64 = 0.3;
+
+/// Times the middle of the other rails' share of marks, and of late small operations: more of the one and no more of the
+/// other makes a rail stand out by its marks alone.
+const RAIL: (f64, f64) = (5.0, 1.3);
+/// Rails a comparison needs besides the one in question.
+const OTHERS: usize = 2;
+/// Share of its load by which a rail may differ.
+const LOAD_WITHIN: f64 = 0.2;
+/// What it weighs.
+const OF_RAILS: f64 = 3.0;
 
 /// A sign: what was measured, and its weight.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,6 +129,11 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
             very_late as f64 / n / stood,
             weights.1,
         );
+        if let Some(ratio) =
+            sums.mark_rate().and_then(|m| against_rails(view, port, m, sums.u_rx?, bucket, late as f64 / n))
+        {
+            signs.add("marks, for each of other rails with a like load and queue", "ratio", ratio, OF_RAILS);
+        }
         (signs.per_qp, signs.small) = (true, true);
         signs.latency = latency(port, small, SizeClass::Small);
     }
@@ -141,6 +158,35 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
         }
     }
     signs
+}
+
+/// How often this port is marked for each mark of the middle one of the other rails (at least one in a million packets),
+/// where that is far more often and the small operations here are no later than there. `bucket` is the floor's, and `late`
+/// the share of small operations above it.
+fn against_rails(view: &View<'_>, port: &PortRecord, m: f64, u: f64, bucket: usize, late: f64) -> Option<f64> {
+    let windows = view.settings.ecn_premature.windows;
+    let mut marks = Vec::new();
+    let mut lates = Vec::new();
+    for other in super::ports(view).filter(|other| other.key != port.key && other.rate_gbps == port.rate_gbps) {
+        let Some(span) = Span::newest(view, other, windows) else { continue };
+        let sums = span.sums();
+        let small = other.latencies.sum(SizeClass::Small, span.from).filter(|small| small.n >= 100);
+        if let (Some(other_m), Some(other_u), Some(small)) = (sums.mark_rate(), sums.u_rx, small)
+            && (other_u - u).abs() <= LOAD_WITHIN * u
+        {
+            marks.push(other_m);
+            lates.push(small.at_least(bucket + 1) as f64 / small.n as f64);
+        }
+    }
+    if marks.len() < OTHERS {
+        return None;
+    }
+    let middle = |mut list: Vec<f64>| {
+        list.sort_unstable_by(f64::total_cmp);
+        list[list.len() / 2]
+    };
+    let ratio = m / middle(marks).max(1e-6);
+    (ratio > RAIL.0 && late <= RAIL.1 * middle(lates)).then_some(ratio)
 }
 
 /// The bucket of an operation that found no queue. At less than half of the rate the queue is empty most of the time,
