@@ -325,7 +325,8 @@ fn pause_is_not_missed_congestion_when_there_are_marks_or_cnps_or_this_host_is_t
     assert_eq!(one(Second { cnp: [0, 9_000, 0], ..paused }), NONE, "its peers count the marks");
     assert_eq!(one(Second { pause: [90_000, 60_000], ..paused }), NONE);
     assert_eq!(one(Second { pause: [0, 90_000], ..paused }), NONE);
-    assert_eq!(one(Second { pause: [20_000, 0], ..paused }), NONE, "2 % is short");
+    assert_eq!(one(Second { pause: [2_000, 0], ..paused }), NONE, "0.2 % is short");
+    assert_ne!(one(Second { pause: [20_000, 0], ..paused }), NONE, "2 % without a mark is not");
 }
 
 #[test]
