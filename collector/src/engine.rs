@@ -171,8 +171,8 @@ impl Engine {
 
     fn close_window(&mut self, at: Nanos) {
         self.world.windows += 1;
-        self.count_qps();
         let tracing = self.tracing(at);
+        self.close_qps(at, tracing);
         let window_s = self.window_ns as f64 / 1e9;
         for port in &mut self.world.ports {
             Arc::make_mut(port).close_window(at, window_s, tracing);
@@ -180,7 +180,6 @@ impl Engine {
         for device in self.world.devices.iter_mut().filter(|device| !device.sets.is_empty()) {
             Arc::make_mut(device).sets.iter_mut().flat_map(|set| &mut set.series).for_each(|series| series.expire(at));
         }
-        self.push_qp_rates(at, tracing);
         for rule in rule::all() {
             self.ask_rule(*rule);
         }
@@ -193,40 +192,6 @@ impl Engine {
     fn tracing(&self, now: Nanos) -> bool {
         self.world.qps.sweeps[0].is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000)
             && self.world.probes.as_ref().is_none_or(|probes| probes.data_path())
-    }
-
-    fn count_qps(&mut self) {
-        let mut counts: HashMap<PortKey, u32> = HashMap::new();
-        for qp in self.world.qps.iter() {
-            if let Some(port) = self.port_of_qp(qp.device, qp.port) {
-                *counts.entry(PortKey { device: qp.device, port }).or_default() += 1;
-            }
-        }
-        for port in &mut self.world.ports {
-            let n = counts.get(&port.key).copied().unwrap_or(0);
-            if port.qps != n {
-                Arc::make_mut(port).qps = n;
-            }
-        }
-    }
-
-    fn push_qp_rates(&mut self, at: Nanos, tracing: bool) {
-        let recent = |touched: Nanos| at.saturating_sub(touched) < 600_000_000_000;
-        let active: Vec<(DeviceId, u32, Nanos, Option<f64>)> = self
-            .world
-            .qps
-            .iter()
-            .filter_map(|qp| {
-                let detail = qp.detail.as_ref().filter(|detail| recent(detail.touched))?;
-                let rate = self.world.qps.rate_now(qp).filter(|_| tracing);
-                Some((qp.device, qp.number(), detail.touched, rate))
-            })
-            .collect();
-        for (device, number, touched, rate) in active {
-            if let Some(detail) = self.world.qps.detail(touched, device, number) {
-                detail.rates.push(rate);
-            }
-        }
     }
 
     fn ask(&mut self, trigger: Trigger) {
