@@ -94,7 +94,8 @@ mod tests {
         (qp.stats_t, qp.posts, qp.wrs, qp.bytes) = (Some(1), n, n, n);
         let now = stats(n);
         let detail = std::sync::Arc::make_mut(qp.detail.get_or_insert_default());
-        (detail.switches, detail.size_log2, detail.latency_log2_ns) = (now.switches, now.size_log2, now.latency_log2_ns);
+        (detail.switches, detail.size_log2, detail.latency_log2_ns) =
+            (now.switches, now.size_log2, now.latency_log2_ns);
     }
 
     #[test]
