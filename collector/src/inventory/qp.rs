@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+
 use super::DeviceId;
 use crate::observation::{Histogram, Nanos, QpState};
 use crate::timeline::{Events, Ring};
@@ -203,7 +205,7 @@ impl QpDetail {
 pub struct QpTable {
     chunks: Vec<Arc<Vec<Option<QpRecord>>>>,
     /// Live QPs by device and [`number`].
-    index: Arc<HashMap<(DeviceId, u32), u32>>,
+    index: Arc<HashMap<(DeviceId, u32), u32, FixedState>>,
     free: Arc<Vec<u32>>,
     /// Destroyed QPs, oldest first.
     gone: Arc<std::collections::VecDeque<QpRecord>>,
