@@ -4,18 +4,19 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+
 use crate::finding::{Book, Finding};
 use crate::incident;
 use crate::inventory::failover::stopwatch::Stopwatch;
-use crate::inventory::{
-    BondRecord, CongestionRecord, DeviceId, DeviceRecord, Failover, Identity, LoopbackSample, PcieRecord, PortEvent,
-    PortKey, PortRecord, ProbeRecord, SourceRecord, World,
-};
+use crate::inventory::{DeviceId, Failover, PcieRecord, ProbeRecord, SourceRecord, World};
 use crate::observation::recording::Header;
-use crate::observation::{self, Body, CounterSource, Nanos, Observation, PortState};
+use crate::observation::{self, Body, Nanos, Observation};
 use crate::rule::{self, Settings, Trigger, View};
 
+mod devices;
 mod failover;
+mod ports;
 mod qps;
 
 /// After a gap of more windows than this (a recording of two moments far apart) the windows between are not closed
@@ -23,8 +24,6 @@ mod qps;
 const MAX_GAP_WINDOWS: u64 = 100_000;
 /// QP failures come in storms; the rules are asked once per storm of this length, ns.
 const QP_STORM_NS: u64 = 10_000_000;
-/// Devices that are introduced within this time are all there at once, ns.
-const TOLD_TOGETHER_NS: u64 = 1_000_000_000;
 /// Distinct texts (comm, GID, container) that are shared; beyond that they are stored one by one.
 const MAX_SHARED_TEXTS: usize = 100_000;
 
@@ -33,7 +32,7 @@ pub struct Engine {
     world: World,
     book: Book,
     settings: Settings,
-    names: HashMap<Arc<str>, DeviceId>,
+    names: HashMap<Arc<str>, DeviceId, FixedState>,
     texts: HashSet<Arc<str>>,
     window_ns: u64,
     window_end: Option<Nanos>,
@@ -56,7 +55,7 @@ impl Engine {
             world,
             book: Book::default(),
             settings,
-            names: HashMap::new(),
+            names: HashMap::default(),
             texts: HashSet::new(),
             window_ns,
             window_end: None,
@@ -171,8 +170,8 @@ impl Engine {
 
     fn close_window(&mut self, at: Nanos) {
         self.world.windows += 1;
-        self.count_qps();
         let tracing = self.tracing(at);
+        self.close_qps(at, tracing);
         let window_s = self.window_ns as f64 / 1e9;
         for port in &mut self.world.ports {
             Arc::make_mut(port).close_window(at, window_s, tracing);
@@ -180,7 +179,6 @@ impl Engine {
         for device in self.world.devices.iter_mut().filter(|device| !device.sets.is_empty()) {
             Arc::make_mut(device).sets.iter_mut().flat_map(|set| &mut set.series).for_each(|series| series.expire(at));
         }
-        self.push_qp_rates(at, tracing);
         for rule in rule::all() {
             self.ask_rule(*rule);
         }
@@ -193,40 +191,6 @@ impl Engine {
     fn tracing(&self, now: Nanos) -> bool {
         self.world.qps.sweeps[0].is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000)
             && self.world.probes.as_ref().is_none_or(|probes| probes.data_path())
-    }
-
-    fn count_qps(&mut self) {
-        let mut counts: HashMap<PortKey, u32> = HashMap::new();
-        for qp in self.world.qps.iter() {
-            if let Some(port) = self.port_of_qp(qp.device, qp.port) {
-                *counts.entry(PortKey { device: qp.device, port }).or_default() += 1;
-            }
-        }
-        for port in &mut self.world.ports {
-            let n = counts.get(&port.key).copied().unwrap_or(0);
-            if port.qps != n {
-                Arc::make_mut(port).qps = n;
-            }
-        }
-    }
-
-    fn push_qp_rates(&mut self, at: Nanos, tracing: bool) {
-        let recent = |touched: Nanos| at.saturating_sub(touched) < 600_000_000_000;
-        let active: Vec<(DeviceId, u32, Nanos, Option<f64>)> = self
-            .world
-            .qps
-            .iter()
-            .filter_map(|qp| {
-                let detail = qp.detail.as_ref().filter(|detail| recent(detail.touched))?;
-                let rate = self.world.qps.rate_now(qp).filter(|_| tracing);
-                Some((qp.device, qp.number(), detail.touched, rate))
-            })
-            .collect();
-        for (device, number, touched, rate) in active {
-            if let Some(detail) = self.world.qps.detail(touched, device, number) {
-                detail.rates.push(rate);
-            }
-        }
     }
 
     fn ask(&mut self, trigger: Trigger) {
@@ -256,225 +220,6 @@ impl Engine {
         self.world.cleared = self.book.cleared().iter().rev().cloned().collect();
     }
 
-    /// The device of a name; a name nobody introduced is a device of which only the name is known.
-    fn device_id(&mut self, t: Nanos, name: &str) -> DeviceId {
-        if let Some(id) = self.names.get(name) {
-            return *id;
-        }
-        let id = DeviceId::at(self.world.devices.len());
-        self.world.devices.push(Arc::new(DeviceRecord::new(name, t)));
-        self.names.insert(name.into(), id);
-        id
-    }
-
-    fn device_mut(&mut self, id: DeviceId) -> &mut DeviceRecord {
-        Arc::make_mut(&mut self.world.devices[id.0 as usize])
-    }
-
-    fn device(&mut self, t: Nanos, seen: &observation::Device<'_>) {
-        let identity = Identity {
-            pci: seen.pci.as_deref().map(Into::into),
-            guid: crate::inventory::real_guid(seen).map(Into::into),
-        };
-        let named = self.names.get(&*seen.device).copied();
-        if let Some(id) = named {
-            if seen.removed == Some(true) {
-                self.remove_device(t, id);
-                return;
-            }
-            if !self.world.device(id).identity().contradicts(&identity) {
-                self.update_device(id, seen);
-                return;
-            }
-            // Another device has the name now; the one that had it is gone from here.
-            self.remove_device(t, id);
-        } else if seen.removed == Some(true) {
-            return;
-        }
-        let back = |same_name: bool| {
-            self.world.devices.iter().rposition(|device| {
-                device.removed && device.identity().matches(&identity) && (!same_name || *device.name == *seen.device)
-            })
-        };
-        let renamed = self.renamed(t, seen, &identity, named.is_some());
-        let id = match renamed.or_else(|| back(true)).or_else(|| back(false)) {
-            Some(index) if renamed.is_some() => {
-                // Nobody said that the old name is gone.
-                let former = self.world.devices[index].name.clone();
-                self.names.remove(&former);
-                self.names.insert(seen.device.as_ref().into(), DeviceId::at(index));
-                DeviceId::at(index)
-            }
-            Some(index) => {
-                let id = DeviceId::at(index);
-                self.names.insert(seen.device.as_ref().into(), id);
-                for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
-                    Arc::make_mut(port).events.push(t, PortEvent::Returned);
-                }
-                id
-            }
-            None => self.device_id(t, &seen.device),
-        };
-        self.update_device(id, seen);
-    }
-
-    fn update_device(&mut self, id: DeviceId, seen: &observation::Device<'_>) {
-        self.device_mut(id).update(seen);
-        self.world.place_device(id);
-    }
-
-    /// The device that is there under another name and is the one seen: it was renamed, and nobody told of a removal.
-    ///
-    /// A function and GUID may have two devices at once (a device and its management sub-device); those have different
-    /// indices and are seen in the same moment. The name's last owner having lost it (`taken`) leaves no such doubt.
-    fn renamed(&self, t: Nanos, seen: &observation::Device<'_>, identity: &Identity, taken: bool) -> Option<usize> {
-        self.world.devices.iter().position(|device| {
-            let same_index = device.index.zip(seen.index).map(|(before, now)| before == now);
-            let late = t.saturating_sub(device.first_seen) >= TOLD_TOGETHER_NS;
-            !device.removed
-                && *device.name != *seen.device
-                && device.identity().matches(identity)
-                && same_index.unwrap_or(taken || late)
-        })
-    }
-
-    fn remove_device(&mut self, t: Nanos, id: DeviceId) {
-        let name = self.world.device(id).name.clone();
-        self.names.remove(&name);
-        self.device_mut(id).removed = true;
-        for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
-            let port = Arc::make_mut(port);
-            port.events.push(t, PortEvent::Removed);
-            if port.state == PortState::Active {
-                self.stopwatch.vanished(port.key, t);
-            }
-            port.lose_device(t);
-        }
-        self.world.qps.end_device(t, id);
-        self.ask(Trigger::Port);
-    }
-
-    fn port_index(&mut self, t: Nanos, device: DeviceId, port: u32, state: PortState) -> usize {
-        let key = PortKey { device, port };
-        self.world.place_of(key).unwrap_or_else(|| self.world.add_port(PortRecord::new(key, t, state)))
-    }
-
-    fn port(&mut self, t: Nanos, seen: &observation::Port<'_>) {
-        let device = self.device_id(t, &seen.device);
-        let before = self.world.ports.len();
-        let index = self.port_index(t, device, seen.port, seen.state);
-        let new = self.world.ports.len() > before;
-        let port = Arc::make_mut(&mut self.world.ports[index]);
-        if port.first_seen.1 == PortState::Unknown && port.states.is_empty() {
-            // The port was known by its counters only; its first state is no change.
-            port.first_seen = (t, seen.state);
-            port.state = seen.state;
-        }
-        let before = (port.t, port.state);
-        let changed = port.update(t, seen);
-        // A port that is first seen in order is no news: a node with many would ask all rules of all ports for each.
-        if changed || (new && seen.state != PortState::Active) {
-            self.ask(Trigger::Port);
-        }
-        if changed && !new {
-            self.port_read(PortKey { device, port: seen.port }, t, before, seen.state);
-        }
-    }
-
-    fn counters(&mut self, t: Nanos, seen: &observation::Counters<'_>) {
-        if matches!(seen.source, CounterSource::Counters | CounterSource::HwCounters | CounterSource::Nldev) {
-            self.stopwatch.round(t);
-        }
-        let id = self.device_id(t, &seen.device);
-        let device = self.world.device(id);
-        let (driver, vf) = (device.driver.clone(), device.vf);
-        let device_reset = device.reset.is_some_and(|(at, _)| t.saturating_sub(at) < self.window_ns);
-        let bound = match (seen.qpn, &seen.qp_type, seen.pid) {
-            (Some(qpn), _, _) => Some(Arc::from(format!("qp {qpn}"))),
-            (None, Some(qp_type), Some(pid)) => Some(Arc::from(format!("type {qp_type} of process {pid}"))),
-            (None, None, Some(pid)) => Some(Arc::from(format!("process {pid}"))),
-            (None, Some(qp_type), None) => Some(Arc::from(format!("type {qp_type}"))),
-            (None, None, None) => None,
-        };
-        let index = seen.port.map(|port| self.port_index(t, id, port, PortState::Unknown));
-        let sets = match index {
-            Some(index) => &mut Arc::make_mut(&mut self.world.ports[index]).sets,
-            None => &mut Arc::make_mut(&mut self.world.devices[id.0 as usize]).sets,
-        };
-        let netdev = seen.netdev.as_deref();
-        let known = sets
-            .iter()
-            .position(|set| set.source == seen.source && set.netdev.as_deref() == netdev && set.bound == bound);
-        let at = known.unwrap_or_else(|| {
-            sets.push(crate::inventory::CounterSet::new(seen.source, netdev, bound, driver.clone()));
-            sets.len() - 1
-        });
-        let taken = sets[at].take(
-            t,
-            vf,
-            device_reset,
-            driver.as_ref(),
-            seen.values.iter().map(|(name, value)| (&**name, *value)),
-            seen.unavailable.iter().map(|(name, reason)| (&**name, &**reason)),
-        );
-        if let Some(index) = index {
-            let port = Arc::make_mut(&mut self.world.ports[index]);
-            if taken.new_names {
-                port.regroup();
-            }
-            port.slice(at);
-            if let Some(fell) = taken.fell {
-                port.events.push(t, PortEvent::Reset(fell));
-            }
-        }
-        if let Some(fell) = taken.fell {
-            // Sets of one device are read one after another: falls of the same moment are one reset.
-            let window_ns = self.window_ns;
-            let device = self.device_mut(id);
-            device.reset = match device.reset {
-                Some((at, before)) if t.saturating_sub(at) < window_ns => Some((at, before + fell)),
-                _ => Some((t, fell)),
-            };
-        }
-    }
-
-    fn loopback(&mut self, t: Nanos, seen: &observation::Loopback<'_>) {
-        let id = self.device_id(t, &seen.device);
-        let index = self.port_index(t, id, seen.port, PortState::Unknown);
-        let sample = LoopbackSample { p50_ns: seen.p50_ns, p99_ns: seen.p99_ns, max_ns: seen.max_ns, n: seen.n };
-        Arc::make_mut(&mut Arc::make_mut(&mut self.world.ports[index]).loopbacks).push(t, sample);
-    }
-
-    fn congestion_config(&mut self, t: Nanos, seen: &observation::CongestionConfig<'_>) {
-        let id = self.device_id(t, &seen.device);
-        let index = self.port_index(t, id, seen.port, PortState::Unknown);
-        let port = Arc::make_mut(&mut self.world.ports[index]);
-        if seen.says_nothing() {
-            port.congestion = None;
-            return;
-        }
-        port.congestion = Some(Arc::new(CongestionRecord {
-            t,
-            np: seen.np.clone(),
-            rp: seen.rp.clone(),
-            pfc_enabled: seen.pfc_enabled,
-            trust: seen.trust.as_deref().map(Into::into),
-            cnp_dscp: seen.cnp_dscp,
-            cc_algorithm: seen.cc_algorithm.as_deref().map(Into::into),
-        }));
-    }
-
-    fn bond(&mut self, t: Nanos, seen: &observation::Bond<'_>) {
-        let record = BondRecord {
-            mode: seen.mode.as_ref().into(),
-            active: seen.active.as_deref().map(Into::into),
-            slaves: seen.slaves.iter().map(|slave| (slave.netdev.as_ref().into(), slave.up)).collect(),
-        };
-        let (bond, active): (Arc<str>, _) = (seen.bond.as_ref().into(), record.active.clone());
-        self.world.bonds.insert(bond.clone(), Arc::new(record));
-        self.bond_said(t, seen.event == Some(true), (&bond, active.as_ref()));
-    }
-
     fn function(&mut self, pci: &str) -> &mut PcieRecord {
         let key: Arc<str> = pci.into();
         Arc::make_mut(self.world.pcie.entry(key).or_insert_with(|| Arc::new(PcieRecord::new(pci))))
@@ -497,58 +242,6 @@ impl Engine {
         };
         self.function(&seen.pci).report(t, event);
         self.ask(Trigger::Pcie);
-    }
-
-    fn async_event(&mut self, t: Nanos, seen: &observation::Async<'_>) {
-        let device = self.device_id(t, &seen.device);
-        if let Some(qpn) = seen.qpn {
-            // The three events that tell of a QP in the error state (ibv_get_async_event(3)).
-            if matches!(&*seen.event, "QP_FATAL" | "QP_REQ_ERR" | "QP_ACCESS_ERR") {
-                self.qp_told_failed(t, device, qpn);
-            }
-            return;
-        }
-        let Some(number) = seen.port else {
-            // Of some port of the device, or some QP: a log may not say which. No word about the device's own health.
-            if seen.event.starts_with("PORT_") || seen.event.starts_with("QP_") {
-                return;
-            }
-            let event = self.text(&seen.event);
-            self.device_mut(device).reports.push(t, event);
-            self.ask(Trigger::Port);
-            return;
-        };
-        let index = self.port_index(t, device, number, PortState::Unknown);
-        let port = Arc::make_mut(&mut self.world.ports[index]);
-        let name: Arc<str> = seen.event.as_ref().into();
-        // Some drivers raise the same event twice in a row (rxe: PORT_ACTIVE).
-        let twice = port.events.last().is_some_and(|(at, event)| {
-            *event == PortEvent::Async(name.clone()) && t.saturating_sub(*at) < 1_000_000_000
-        });
-        if !twice {
-            port.events.push(t, PortEvent::Async(name));
-        }
-        let from = port.state;
-        match &*seen.event {
-            "PORT_ERR" => port.change_state(t, PortState::Down),
-            "PORT_ACTIVE" => port.change_state(t, PortState::Active),
-            _ => false,
-        };
-        self.ask(Trigger::Port);
-        self.port_told(PortKey { device, port: number }, t, from, &seen.event);
-    }
-
-    fn health(&mut self, t: Nanos, seen: &observation::Health<'_>) {
-        let named = seen.device.as_deref().map(|name| self.device_id(t, name));
-        let id = named.or_else(|| {
-            let pci = seen.pci.as_deref()?;
-            self.world.present().find(|(_, device)| device.pci.as_deref() == Some(pci)).map(|(id, _)| id)
-        });
-        if let Some(id) = id {
-            let report = self.text(&format!("{}: {}", seen.reporter, seen.message));
-            self.device_mut(id).reports.push(t, report);
-            self.ask(Trigger::Port);
-        }
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {

@@ -27,3 +27,20 @@ modules > bare.after_screen
 modprobe ib_core || fail 'no ib_core'
 doctor core
 modprobe -r ib_core || fail 'ib_core stays'
+
+step 'a module that goes and comes while its function is watched'
+modprobe ib_uverbs || fail 'no ib_uverbs'
+record_start
+probes() { grep '"type":"probes"' recording.jsonl | tail -n1 | grep -q "$1"; }
+# All but post_send, for which there is no device.
+wait_for 30 probes '"attached":8,' || fail 'not all is attached'
+modprobe -r ib_uverbs || fail 'ib_uverbs stays while it is watched'
+wait_for 30 probes '"attached":7,' || fail 'nobody noticed that ib_uverbs is gone'
+modprobe ib_uverbs || fail 'ib_uverbs does not come back'
+wait_for 30 probes '"attached":8,' || fail 'nobody noticed that ib_uverbs is back'
+# As while any program holds an RDMA netlink socket.
+modprobe -r ib_uverbs
+modprobe -r ib_core 2> in_use && fail 'ib_core was unloaded under its netlink socket'
+cat in_use
+record_stop
+modprobe -r ib_core || fail 'ib_core stays'

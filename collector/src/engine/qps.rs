@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::inventory::failover::stopwatch::Moved;
-use crate::inventory::{self, Before, By, DeviceId, Moment, QpChange, QpErrors, QpFailure};
+use crate::inventory::{self, By, DeviceId, Grown, Moment, PortKey, QpChange, QpErrors, QpFailure, QpRef};
 use crate::observation::{self, Nanos, PortState, QpEvent, QpState};
 
 /// A QP found in the kernel's list this soon after its destroy was seen is on its way out, not back, ns.
 const DESTROY_SETTLES_NS: u64 = 1_000_000_000;
 /// The kernel's list may show a QP's error state this long before the call that asked for it is told, ns.
 const LATE_CALL_NS: u64 = 1_000_000_000;
+/// A QP that nothing happened to for longer is not followed any further, ns.
+const RECENT_NS: u64 = 600_000_000_000;
 
 impl Engine {
     pub(super) fn port_of_qp(&self, device: DeviceId, port: Option<u8>) -> Option<u32> {
@@ -28,6 +30,7 @@ impl Engine {
         let number = inventory::number(seen.qpn, seen.port);
         let known = self.world.qps.find(device, number);
         let (since, state) = known.map_or((None, QpState::Unknown), |qp| (Some(qp.since), qp.state));
+        let id = known.map(|qp| qp.id);
         match seen.event {
             // A call that failed made no QP.
             QpEvent::Create if seen.errno.is_some() => return,
@@ -37,7 +40,7 @@ impl Engine {
                     return;
                 }
                 let change = QpChange { from: seen.from.or(Some(state)), to: None, by: By::Destroy, errno: seen.errno };
-                if let Some(detail) = self.world.qps.detail(t, device, number) {
+                if let Some(detail) = id.and_then(|id| self.world.qps.detail(t, id)) {
                     detail.changes.push(t, change);
                 }
                 // A destroy that failed leaves the QP as it was.
@@ -55,7 +58,7 @@ impl Engine {
             }
             _ => {}
         }
-        self.note_qp(t, device, number, seen);
+        let id = self.note_qp(t, device, number, seen);
         let failed_call = seen.errno.is_some();
         let change = |by| QpChange { from: seen.from, to: seen.to, by, errno: seen.errno };
         let recorded = match seen.event {
@@ -66,7 +69,7 @@ impl Engine {
             }
             QpEvent::Seen | QpEvent::Destroy => None,
         };
-        if let (Some(change), Some(detail)) = (recorded, self.world.qps.detail(t, device, number)) {
+        if let (Some(change), Some(detail)) = (recorded, self.world.qps.detail(t, id)) {
             detail.changes.push(t, change);
             if seen.path_mtu.is_some() {
                 detail.path_mtu = seen.path_mtu;
@@ -88,7 +91,7 @@ impl Engine {
             .any(|qp| qp.device == device && qp.number() == number)
     }
 
-    fn note_qp(&mut self, t: Nanos, device: DeviceId, number: u32, seen: &observation::Qp<'_>) {
+    fn note_qp(&mut self, t: Nanos, device: DeviceId, number: u32, seen: &observation::Qp<'_>) -> QpRef {
         let comm = seen.comm.as_deref().map(|text| self.text(text));
         let container = seen.container.as_deref().map(|text| self.text(text));
         let gid = seen.remote_gid.as_deref().map(|text| self.text(text));
@@ -113,6 +116,7 @@ impl Engine {
         {
             qp.state = to;
         }
+        qp.id
     }
 
     /// The state was found before the call that asked for it was told: nobody failed.
@@ -176,32 +180,34 @@ impl Engine {
         // The sweep before this one: the time over which the difference was counted.
         let [newest, earlier] = self.world.qps.sweeps;
         let before = if newest == Some(t) { earlier } else { newest };
-        if !seen.errors.is_empty() {
-            self.qp_errors(t, device, seen);
-        }
-        let posted_in = self.posted(t, device, seen);
-        self.latency(t, device, seen);
         let qp = self.world.qps.entry(t, device, seen.qpn);
-        qp.posted_in = posted_in.unwrap_or(qp.posted_in);
+        let (id, port) = (qp.id, qp.port);
+        if !seen.errors.is_empty() {
+            self.qp_errors(t, id, seen);
+        }
+        let index = self.port_of_qp(device, port).map(|port| self.port_index(t, device, port, PortState::Unknown));
+        let Some(qp) = self.world.qps.get_mut(id) else { return };
+        let grown = Grown::of(qp, seen);
+        if let (Some(index), Some(grown)) = (index, &grown) {
+            let port = Arc::make_mut(&mut self.world.ports[index]);
+            port.traced_bytes = port.traced_bytes.saturating_add(grown.bytes);
+            port.latencies.take(t, grown);
+            qp.posted_in = port.posting.take(qp.posted_in, grown).unwrap_or(qp.posted_in);
+        }
         let active_before = qp.stats_t;
         let posted = seen.posts > qp.posts;
-        // Lower than before: the numbers of a new owner of the QPN.
-        let grown = if seen.posts >= qp.posts { seen.bytes.saturating_sub(qp.bytes) } else { seen.bytes };
-        // The first numbers of a QP that was there before us are of its whole life, not of the last sweep.
-        let moved = (qp.stats_t.is_some() || qp.created).then_some(grown);
         #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
         {
             qp.rate = before
                 .filter(|before| *before < t)
-                .and_then(|before| Some((moved? as f64 * 1e9 / (t - before) as f64) as f32));
+                .and_then(|before| Some((grown?.bytes as f64 * 1e9 / (t - before) as f64) as f32));
         }
         (qp.posts, qp.wrs, qp.bytes) = (seen.posts, seen.wrs, seen.bytes);
         qp.stats_t = Some(t);
         if seen.completions.is_some() || !seen.errors.is_empty() {
             qp.errors = Some(seen.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
         }
-        let port = qp.port;
-        if let Some(detail) = self.world.qps.detail(t, device, seen.qpn) {
+        if let Some(detail) = self.world.qps.detail(t, id) {
             detail.size_log2.clone_from(&seen.size_log2);
             refill(&mut detail.opcodes, &seen.opcodes, &self.texts);
             refill(&mut detail.errors, &seen.errors, &self.texts);
@@ -214,11 +220,6 @@ impl Engine {
                 detail.latency_log2_ns.clone_from(&seen.latency_log2_ns);
             }
         }
-        if let Some(number) = self.port_of_qp(device, port) {
-            let index = self.port_index(t, device, number, PortState::Unknown);
-            let port = Arc::make_mut(&mut self.world.ports[index]);
-            port.traced_bytes = port.traced_bytes.saturating_add(moved.unwrap_or(0));
-        }
         if posted {
             let completed = seen.completions.is_some_and(|n| n > 0);
             let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, completed };
@@ -226,65 +227,46 @@ impl Engine {
         }
     }
 
-    /// Adds what a QP's numbers grew by to its port's window, and says which it is if the QP posted in it. The first numbers
-    /// of a QP are of its whole life.
-    fn posted(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) -> Option<u32> {
-        let qp = self.world.qps.find(device, seen.qpn).filter(|qp| qp.stats_t.is_some())?;
-        let number = self.port_of_qp(device, qp.port)?;
-        let index = self.port_index(t, device, number, PortState::Unknown);
-        let qp = self.world.qps.find(device, seen.qpn)?;
-        let detail = qp.detail.as_deref();
-        let before = inventory::Numbers {
-            posted_in: qp.posted_in,
-            posts: qp.posts,
-            wrs: qp.wrs,
-            bytes: qp.bytes,
-            switches: detail.and_then(|detail| detail.switches),
-            sizes: detail.and_then(|detail| detail.size_log2.as_ref()),
-            latency: detail.and_then(|detail| detail.latency_log2_ns.as_ref()),
-        };
-        Arc::make_mut(&mut self.world.ports[index]).posting.take(before, seen)
-    }
-
-    /// Adds what a QP's latencies grew by to its port's window.
-    fn latency(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) {
-        if seen.latency_log2_ns.is_none() {
-            return;
+    /// At the end of a window: how many QPs each port has, and how fast those with a history were. One look at each QP, for
+    /// there may be a quarter of a million.
+    pub(super) fn close_qps(&mut self, at: Nanos, tracing: bool) {
+        let recent = |touched: Nanos| at.saturating_sub(touched) < RECENT_NS;
+        let mut counts = vec![0; self.world.ports.len()];
+        let mut rates: Vec<(QpRef, Nanos, Option<f64>)> = Vec::new();
+        for qp in self.world.qps.iter() {
+            let port = self.port_of_qp(qp.device, qp.port).map(|port| PortKey { device: qp.device, port });
+            if let Some(place) = port.and_then(|key| self.world.place_of(key)) {
+                counts[place] += 1;
+            }
+            if let Some(detail) = qp.detail.as_ref().filter(|detail| recent(detail.touched)) {
+                rates.push((qp.id, detail.touched, self.world.qps.rate_now(qp).filter(|_| tracing)));
+            }
         }
-        let known = self.world.qps.find(device, seen.qpn);
-        let Some(number) = self.port_of_qp(device, known.and_then(|qp| qp.port)) else { return };
-        let index = self.port_index(t, device, number, PortState::Unknown);
-        let Some(qp) = self.world.qps.find(device, seen.qpn) else { return };
-        let detail = qp.detail.as_ref().filter(|_| qp.stats_t.is_some());
-        let before = match detail {
-            Some(detail) if seen.posts >= qp.posts && detail.latency_log2_ns.is_some() => Before {
-                wrs: qp.wrs,
-                bytes: qp.bytes,
-                sizes: detail.size_log2.as_ref(),
-                latency: detail.latency_log2_ns.as_ref(),
-            },
-            // A new owner of the number, or a new QP: all of it is new.
-            Some(_) if seen.posts < qp.posts => Before::default(),
-            None if qp.created && qp.stats_t.is_none() => Before::default(),
-            // The first numbers of a QP that was there before us are of its whole life.
-            _ => return,
-        };
-        Arc::make_mut(&mut self.world.ports[index]).latencies.take(t, &before, seen);
+        for (port, n) in self.world.ports.iter_mut().zip(counts) {
+            if port.qps != n {
+                Arc::make_mut(port).qps = n;
+            }
+        }
+        for (id, touched, rate) in rates {
+            if let Some(detail) = self.world.qps.detail(touched, id) {
+                detail.rates.push(rate);
+            }
+        }
     }
 
     /// Tells the rules of error completions that are new in the statistics of a QP.
-    fn qp_errors(&mut self, t: Nanos, device: DeviceId, seen: &observation::QpStats<'_>) {
+    fn qp_errors(&mut self, t: Nanos, id: QpRef, seen: &observation::QpStats<'_>) {
         for (status, _) in &seen.errors {
             self.text(status);
         }
-        let qp = self.world.qps.entry(t, device, seen.qpn);
+        let Some(qp) = self.world.qps.get(id) else { return };
         // The first statistics of a QP whose creation was not seen may tell of errors of any age, and so may those of a
         // QP that lost its history.
         let new = if qp.stats_t.is_some() { qp.detail.is_some() } else { qp.created };
         if !new {
             return;
         }
-        let (id, port) = (qp.id, qp.port);
+        let (device, port) = (qp.device, qp.port);
         let before = qp.detail.as_ref().map(|detail| detail.errors.clone()).unwrap_or_default();
         let port = self.port_of_qp(device, port);
         for (status, n) in &seen.errors {

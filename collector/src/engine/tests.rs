@@ -1,6 +1,7 @@
 //! What the engine makes of observations that come late, twice, out of order, or from the middle of a life.
 
 use super::*;
+use crate::observation::PortState;
 use crate::observation::recording::Reader;
 
 const HEADER: &str = r#"{"type":"header","format":"rdmascope-recording","version":1}"#;

@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::observation::{Histogram, Nanos, QpStats};
+use super::grown::{Grown, total};
+use crate::observation::Nanos;
 
 /// Buckets of a latency histogram.
 pub const BUCKETS: usize = 64;
@@ -91,7 +92,7 @@ impl LatencyWindow {
     /// Operations that took 2^`bucket` ns or more.
     #[must_use]
     pub fn at_least(&self, bucket: usize) -> u64 {
-        self.counts.iter().skip(bucket).sum()
+        self.counts.get(bucket..).map_or(0, total)
     }
 }
 
@@ -156,22 +157,16 @@ impl Latencies {
     }
 
     /// Takes what a QP's statistics grew by.
-    pub(crate) fn take(&mut self, t: Nanos, before: &Before<'_>, now: &QpStats<'_>) {
-        let Some(latency) = &now.latency_log2_ns else { return };
-        let Some(grown) = growth(before.latency, latency) else { return };
-        let wrs = now.wrs.saturating_sub(before.wrs);
-        let bytes = now.bytes.saturating_sub(before.bytes);
-        let sizes = now.size_log2.as_ref().and_then(|sizes| growth(before.sizes, sizes));
-        let class = &mut self.classes[size_class(sizes.as_ref(), bytes, wrs) as usize];
+    pub(crate) fn take(&mut self, t: Nanos, grown: &Grown) {
+        let Some(latency) = &grown.latency else { return };
+        let class = &mut self.classes[size_class(grown) as usize];
         let open = class.open.get_or_insert_with(|| Box::new(LatencyWindow::empty(t)));
-        let mut n = 0u64;
-        for (sum, grown) in open.counts.iter_mut().zip(grown) {
-            *sum = sum.saturating_add(grown);
-            n = n.saturating_add(grown);
+        for (sum, n) in open.counts.iter_mut().zip(latency) {
+            *sum = sum.saturating_add(*n);
         }
-        open.n = open.n.saturating_add(n);
-        open.bytes = open.bytes.saturating_add(bytes);
-        open.wrs = open.wrs.saturating_add(wrs);
+        open.n = open.n.saturating_add(total(latency));
+        open.bytes = open.bytes.saturating_add(grown.bytes);
+        open.wrs = open.wrs.saturating_add(grown.wrs);
     }
 
     /// Closes the window.
@@ -198,34 +193,13 @@ impl Latencies {
     }
 }
 
-/// A QP's numbers before its newest statistics.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Before<'a> {
-    pub(crate) wrs: u64,
-    pub(crate) bytes: u64,
-    /// `None`: there was none, or no QP.
-    pub(crate) sizes: Option<&'a Histogram>,
-    /// `None`: there was none, or no QP.
-    pub(crate) latency: Option<&'a Histogram>,
-}
-
-/// What a cumulative histogram grew by; `None` when it fell somewhere, for then it began anew.
-fn growth(before: Option<&Histogram>, now: &Histogram) -> Option<[u64; BUCKETS]> {
-    let mut grown = [0; BUCKETS];
-    let old = before.map_or(&[][..], |before| &before.0).iter().copied().chain(std::iter::repeat(0));
-    for ((sum, now), old) in grown.iter_mut().zip(&now.0).zip(old) {
-        *sum = now.checked_sub(old)?;
-    }
-    Some(grown)
-}
-
-fn size_class(sizes: Option<&[u64; BUCKETS]>, bytes: u64, wrs: u64) -> SizeClass {
-    let small = match sizes {
+fn size_class(grown: &Grown) -> SizeClass {
+    let small = match &grown.sizes {
         Some(sizes) if sizes.iter().any(|n| *n > 0) => {
-            let (few, all) = (super::posting::small(sizes, bytes), sizes.iter().sum::<u64>());
+            let (few, all) = (super::posting::small(sizes, grown.bytes), total(sizes));
             few as f64 >= SMALL_SHARE * all as f64
         }
-        _ => wrs > 0 && bytes / wrs <= 4_096,
+        _ => grown.wrs > 0 && grown.bytes / grown.wrs <= 4_096,
     };
     if small { SizeClass::Small } else { SizeClass::Large }
 }

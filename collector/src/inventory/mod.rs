@@ -8,6 +8,7 @@ mod aer_tally;
 mod coverage;
 mod device;
 pub(crate) mod failover;
+mod grown;
 mod latency;
 mod pcie;
 mod port;
@@ -26,13 +27,12 @@ pub use coverage::Coverage;
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};
 pub use failover::{Budget, Ending, Failover, Floor, Mark, Moment, Qps as FailoverQps, Replacement, Span, Verdict};
-pub(crate) use latency::Before;
+pub(crate) use grown::Grown;
 pub use latency::{BUCKETS, Baseline, Latencies, LatencyWindow, SizeClass};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{
     CongestionRecord, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput,
 };
-pub(crate) use posting::Numbers;
 pub use posting::{PostWindow, Posting};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::restate;

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::observation::{Histogram, Nanos, QpStats};
+use super::grown::{Grown, total};
+use crate::observation::Nanos;
 
 /// Windows kept: ten minutes of one second each.
 const MAX_WINDOWS: usize = 600;
@@ -18,7 +19,7 @@ const SMALL_BYTES: u64 = 4_352;
 /// Work requests of at most 4 KB among `sizes` (bucket i counts [2^i, 2^(i+1)) bytes), which came to `bytes`. Those of
 /// [4096, 8192) are small unless the bytes say that they must be larger.
 pub(super) fn small(sizes: &[u64], bytes: u64) -> u64 {
-    let smaller = sizes.iter().take(SMALL_BUCKET).fold(0, |sum: u64, n| sum.saturating_add(*n));
+    let smaller = total(sizes.get(..SMALL_BUCKET).unwrap_or(sizes));
     let edge = sizes.get(SMALL_BUCKET).copied().unwrap_or(0);
     // What the others came to at most; larger ones may have taken any number of bytes.
     let larger = sizes.iter().skip(SMALL_BUCKET + 1).any(|n| *n > 0);
@@ -74,53 +75,36 @@ pub struct Posting {
     closed: Arc<VecDeque<PostWindow>>,
 }
 
-/// A QP's numbers before its newest statistics.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Numbers<'a> {
-    /// The window in which it was last counted.
-    pub(crate) posted_in: u32,
-    pub(crate) posts: u64,
-    pub(crate) wrs: u64,
-    pub(crate) bytes: u64,
-    pub(crate) switches: Option<u64>,
-    pub(crate) sizes: Option<&'a Histogram>,
-    pub(crate) latency: Option<&'a Histogram>,
-}
-
 impl Posting {
     /// The windows, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &PostWindow> {
         self.closed.iter().rev()
     }
 
-    /// Takes what a QP's statistics grew by. The window it is counted in, if it posted.
-    pub(crate) fn take(&mut self, before: Numbers<'_>, now: &QpStats<'_>) -> Option<u32> {
-        let wrs = now.wrs.checked_sub(before.wrs)?;
-        let bytes = now.bytes.checked_sub(before.bytes)?;
+    /// Takes what a QP's statistics grew by; it was last counted in the window `posted_in`. Says in which it is counted
+    /// now, if it posted.
+    pub(crate) fn take(&mut self, posted_in: u32, grown: &Grown) -> Option<u32> {
+        if grown.new {
+            return None;
+        }
         let window = self.number.wrapping_add(1);
-        let posted_in = (wrs > 0).then_some(window);
+        let now = (grown.wrs > 0).then_some(window);
         let open = &mut self.open;
-        if wrs > 0 && before.posted_in != window {
+        if grown.wrs > 0 && posted_in != window {
             open.qps = open.qps.saturating_add(1);
         }
-        open.wrs = open.wrs.saturating_add(wrs);
-        open.bytes = open.bytes.saturating_add(bytes);
-        if let Some(switches) = now.switches.and_then(|now| now.checked_sub(before.switches?)) {
-            let posts = now.posts.saturating_sub(before.posts);
-            open.switches = (open.switches.0.saturating_add(switches), open.switches.1.saturating_add(posts));
+        open.wrs = open.wrs.saturating_add(grown.wrs);
+        open.bytes = open.bytes.saturating_add(grown.bytes);
+        if let Some(switches) = grown.switches {
+            open.switches = (open.switches.0.saturating_add(switches), open.switches.1.saturating_add(grown.posts));
         }
-        let grown_sizes = now.size_log2.as_ref().and_then(|now| growth(before.sizes?, now));
-        let (sized, small) = grown_sizes.map_or((0, 0), |buckets| {
-            let sum = |buckets: &[u64]| buckets.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
-            (sum(&buckets), small(&buckets, bytes))
-        });
+        let sizes = grown.sizes.as_ref();
+        let (sized, small) = sizes.map_or((0, 0), |sizes| (total(sizes), small(sizes, grown.bytes)));
         open.sized = open.sized.saturating_add(sized);
         open.small = open.small.saturating_add(small);
-        let Some(latency) = now.latency_log2_ns.as_ref().and_then(|now| growth(before.latency?, now)) else {
-            return posted_in;
-        };
+        let Some(latency) = &grown.latency else { return now };
         // The middle of a bucket [2^i, 2^(i+1)).
-        let buckets = (0i32..).zip(&latency);
+        let buckets = (0i32..).zip(latency).filter(|(_, count)| **count > 0);
         let (n, sum) = buckets.fold((0u64, 0.0), |(n, sum), (bucket, count)| {
             (n.saturating_add(*count), sum + *count as f64 * 1.5 * f64::from(bucket).exp2())
         });
@@ -129,10 +113,9 @@ impl Posting {
         if sized > 0 && small == sized {
             add(&mut open.small_latency);
         }
-        posted_in
+        now
     }
 
-    /// Closes the window; where nothing is traced there is none.
     pub(super) fn close_window(&mut self, t: Nanos, tracing: bool) {
         self.number = self.number.wrapping_add(1);
         let mut window = std::mem::take(&mut self.open);
@@ -146,12 +129,6 @@ impl Posting {
         }
         closed.push_back(window);
     }
-}
-
-/// What a cumulative histogram grew by; `None` when it fell somewhere, for then it began anew.
-fn growth(before: &Histogram, now: &Histogram) -> Option<Vec<u64>> {
-    let old = before.0.iter().copied().chain(std::iter::repeat(0));
-    now.0.iter().zip(old).map(|(now, old)| now.checked_sub(old)).collect()
 }
 
 #[cfg(test)]
@@ -173,22 +150,15 @@ mod tests {
     #[test]
     fn a_window_has_what_the_numbers_grew_by_and_each_qp_once() {
         let mut posting = Posting::default();
-        let sizes = |small, large| Some(Histogram([vec![0; 12], vec![small], vec![0; 7], vec![large]].concat()));
-        let stats = |n: u64| QpStats {
-            posts: n,
-            wrs: n,
-            bytes: n,
-            size_log2: sizes(n, 7),
-            switches: Some(n),
-            ..QpStats::default()
+        let grown = |small, large| {
+            let mut sizes = [0; 64];
+            (sizes[12], sizes[20]) = (small, large);
+            Grown { posts: 5, wrs: 5, bytes: 5, switches: Some(5), sizes: Some(sizes), ..Grown::default() }
         };
-        let (old, zero) = (sizes(0, 7), sizes(0, 0));
-        let before =
-            Numbers { posted_in: 0, posts: 0, wrs: 0, bytes: 0, switches: Some(0), sizes: old.as_ref(), latency: None };
         // Two QPs, told twice each, at times of their own.
-        for sizes in [old.as_ref(), zero.as_ref()] {
-            let posted_in = posting.take(Numbers { sizes, ..before }, &stats(5)).unwrap();
-            posting.take(Numbers { posted_in, sizes, ..before }, &stats(5));
+        for grown in [grown(5, 0), grown(5, 7)] {
+            let posted_in = posting.take(0, &grown).unwrap();
+            posting.take(posted_in, &grown);
         }
         posting.close_window(3, true);
         let window = posting.newest_first().next().unwrap();
@@ -196,7 +166,7 @@ mod tests {
         assert_eq!((window.small, window.sized), (20, 34));
         posting.close_window(4, false);
         assert_eq!(posting.newest_first().count(), 1, "a window without tracing is none");
-        posting.take(Numbers { posted_in: 1, ..before }, &stats(5));
+        posting.take(1, &grown(5, 0));
         posting.close_window(5, true);
         assert_eq!(posting.newest_first().next().unwrap().qps, 1, "counted again in another window");
     }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+
 use super::DeviceId;
 use crate::observation::{Histogram, Nanos, QpState};
 use crate::timeline::{Events, Ring};
@@ -203,7 +205,7 @@ impl QpDetail {
 pub struct QpTable {
     chunks: Vec<Arc<Vec<Option<QpRecord>>>>,
     /// Live QPs by device and [`number`].
-    index: Arc<HashMap<(DeviceId, u32), u32>>,
+    index: Arc<HashMap<(DeviceId, u32), u32, FixedState>>,
     free: Arc<Vec<u32>>,
     /// Destroyed QPs, oldest first.
     gone: Arc<std::collections::VecDeque<QpRecord>>,
@@ -284,6 +286,13 @@ impl QpTable {
         self.at_mut(slot)
     }
 
+    /// A live QP for changing.
+    pub(crate) fn get_mut(&mut self, id: QpRef) -> Option<&mut QpRecord> {
+        let (chunk, at) = place(id.slot);
+        self.chunks.get(chunk)?.get(at)?.as_ref().filter(|qp| qp.id == id)?;
+        Some(self.at_mut(id.slot))
+    }
+
     fn at_mut(&mut self, slot: u32) -> &mut QpRecord {
         let (chunk, at) = place(slot);
         Arc::make_mut(&mut self.chunks[chunk])[at].as_mut().expect("an indexed slot holds a QP")
@@ -356,19 +365,19 @@ impl QpTable {
         Some(id)
     }
 
-    /// The history of a QP for changing, made when there is none. `None` when all the room is taken by QPs that are busy
+    /// The history of a live QP for changing, made when there is none. `None` when all the room is taken by QPs that are busy
     /// too: then this one does without and is counted.
-    pub(crate) fn detail(&mut self, t: Nanos, device: DeviceId, number: u32) -> Option<&mut QpDetail> {
-        let slot = *self.index.get(&(device, number))?;
-        let (chunk, at) = place(slot);
-        if self.chunks[chunk][at].as_ref()?.detail.is_none() {
+    pub(crate) fn detail(&mut self, t: Nanos, id: QpRef) -> Option<&mut QpDetail> {
+        let (chunk, at) = place(id.slot);
+        let qp = self.chunks.get(chunk)?.get(at)?.as_ref().filter(|qp| qp.id == id)?;
+        if qp.detail.is_none() {
             if self.details >= MAX_DETAILS && !self.make_room(t) {
                 self.details_dropped += 1;
                 return None;
             }
             self.details += 1;
         }
-        let detail = Arc::make_mut(self.at_mut(slot).detail.get_or_insert_default());
+        let detail = Arc::make_mut(self.at_mut(id.slot).detail.get_or_insert_default());
         detail.touched = t;
         Some(detail)
     }
@@ -476,8 +485,8 @@ mod tests {
         let mut table = QpTable::default();
         let n = u32::try_from(MAX_DETAILS).unwrap() + 10;
         let begun = |table: &mut QpTable, t: Nanos, qpn: u32| {
-            table.entry(t, D, qpn);
-            table.detail(t, D, qpn).is_some()
+            let id = table.entry(t, D, qpn).id;
+            table.detail(t, id).is_some()
         };
         let kept = (0..n).filter(|qpn| begun(&mut table, 1, *qpn)).count();
         assert_eq!((kept, table.details_dropped), (MAX_DETAILS, 10), "all are busy: the last ones do without");

@@ -72,7 +72,7 @@ impl CounterSet {
         vf: bool,
         device_reset: bool,
         driver: Option<&Arc<str>>,
-        values: impl Iterator<Item = (&'v str, u64)> + Clone,
+        values: impl Iterator<Item = (&'v str, u64)>,
         unavailable: impl Iterator<Item = (&'v str, &'v str)>,
     ) -> Taken {
         let mut taken = Taken { fell: None, new_names: self.driver_changed(driver) };
@@ -80,8 +80,10 @@ impl CounterSet {
         self.unavailable = None;
         let mut detector = ResetDetector::default();
         let mut hint = 0;
-        for (name, value) in values.clone() {
+        let mut placed: Vec<(usize, u64)> = Vec::with_capacity(self.series.len());
+        for (name, value) in values {
             let Some(at) = self.place(name, &mut hint, &mut taken.new_names) else { continue };
+            placed.push((at, value));
             let series = &self.series[at];
             if let Some(before) = series.last_value() {
                 detector.observe(series.def, before, value);
@@ -94,9 +96,7 @@ impl CounterSet {
             SetVerdict::Single { .. } | SetVerdict::None => None,
         };
         let set_reset = taken.fell.is_some();
-        hint = 0;
-        for (name, value) in values {
-            let Some(at) = self.place(name, &mut hint, &mut taken.new_names) else { continue };
+        for (at, value) in placed {
             let series = &mut self.series[at];
             match Reading::of(series.def, value, vf) {
                 Reading::Value(value) => series.take(t, value, set_reset),

@@ -218,9 +218,20 @@ impl<'de: 'a, 'a> Visitor<'de> for PieceVisitor<'a> {
 }
 
 /// Counts by powers of two. Shorter lists of older or hand-written recordings are filled with zeros.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Histogram(pub Vec<u64>);
+
+impl Clone for Histogram {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    // A QP's histograms are replaced at every sweep: their room is used again, which a derived `Clone` would not do.
+    fn clone_from(&mut self, source: &Self) {
+        self.0.clone_from(&source.0);
+    }
+}
 
 impl Histogram {
     /// The upper bound (exclusive) of the bucket in which the quantile `q` (0–1) lies; `None` without any count.

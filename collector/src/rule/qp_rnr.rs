@@ -1,5 +1,7 @@
 //! Receivers without buffers: requests that were turned away because no receive work request was posted.
 
+use std::collections::HashSet;
+
 use super::clock::{ns, plural, when};
 use super::phy::{most_digits, row};
 use super::qp::{here, listed, qp_check};
@@ -171,17 +173,13 @@ fn receiver_here(view: &View<'_>, port: &PortRecord) -> Option<String> {
             .into_iter()
             .any(|meaning| errors(view, other, meaning, settings.window_s, settings.of).is_some())
     };
-    let candidates: Vec<&PortRecord> = view
-        .world
-        .present_ports()
-        .map(|(_, other)| other)
-        .filter(|other| other.key != port.key && short(other))
-        .collect();
-    if candidates.is_empty() {
+    // Where the QPs lead to first: on a node whose QPs all lead elsewhere nothing else has to be looked at.
+    let ours = view.world.qps.iter().filter(|qp| here(port, qp.device, qp.port.map(u32::from)));
+    let peers: HashSet<&str> = ours.filter_map(|qp| qp.remote_gid.as_deref()).collect();
+    if peers.is_empty() {
         return None;
     }
-    let ours = || view.world.qps.iter().filter(|qp| here(port, qp.device, qp.port.map(u32::from)));
-    let leads =
-        |to: &PortRecord| ours().any(|qp| to.gids.iter().any(|(_, gid, _)| Some(gid) == qp.remote_gid.as_ref()));
-    candidates.into_iter().find(|to| leads(to)).map(|to| view.port_subject(to).1.to_string())
+    let led_to = |other: &PortRecord| other.gids.iter().any(|(_, gid, _)| peers.contains(&**gid));
+    let mut others = view.world.present_ports().map(|(_, other)| other).filter(|other| other.key != port.key);
+    others.find(|other| led_to(other) && short(other)).map(|to| view.port_subject(to).1.to_string())
 }

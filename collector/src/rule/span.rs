@@ -4,8 +4,6 @@
 //! second or every 30 s, and the verdict must be the same: what counts is in how many windows errors showed, not in how
 //! many readings. A counter read more rarely than once a window gives windows as long as the time between two readings.
 
-use std::collections::BTreeSet;
-
 use super::View;
 use super::clock::ns;
 use super::fall::state_at;
@@ -100,7 +98,9 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
     }
     let first = times.iter().copied().min()?;
     let last = times.iter().copied().max()?;
-    let distinct: BTreeSet<u64> = times.iter().map(|t| index(*t)).collect();
+    let mut distinct: Vec<u64> = times.iter().map(|t| index(*t)).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
     // Two counters of the meaning may be read at different times.
     let bad = if last - first < window / 2 { 1 } else { (distinct.len() as u64).min(of) };
     let counter = port

@@ -1,5 +1,7 @@
 //! What `rdmascope doctor` says on a node where something is missing, and that the rest goes on.
 
+use collector::observation::Body;
+use collector::observation::recording::Reader;
 use end_to_end::vm::{Results, on_each_kernel};
 use serde_json::Value;
 
@@ -97,6 +99,28 @@ fn a_node_without_rdma_is_told_so_by_every_source_and_no_module_is_loaded() {
             line.contains("no RDMA subsystem (class/infiniband missing)") && line.contains("not this node")
         });
         assert!(told, "on {}:\n{screen}", results.kernel);
+    });
+}
+
+#[test]
+fn a_probe_whose_module_was_unloaded_is_told_as_lost_and_is_attached_again_when_it_is_back() {
+    on_each_kernel("bare", |results| {
+        let mut told: Vec<Vec<(String, String)>> = Vec::new();
+        let mut reader = Reader::open(&results.path("recording.jsonl")).expect("the payload left a recording");
+        while reader
+            .next(|observation| {
+                if let Body::Probes(probes) = &observation.body {
+                    let failed = probes.failed.iter().filter(|probe| probe.name != "post_send");
+                    told.push(failed.map(|probe| (probe.name.to_string(), probe.reason.to_string())).collect());
+                }
+            })
+            .expect("the recording can be read")
+            .is_some()
+        {}
+        told.dedup();
+        let lost = || vec![("ib_uverbs_qp_event_handler".to_owned(), "the module ib_uverbs is not loaded".to_owned())];
+        // At the end the module goes once more, perhaps unseen.
+        assert_eq!(told.get(..3), Some(&[vec![], lost(), vec![]][..]), "on {}: {told:?}", results.kernel);
     });
 }
 

@@ -3,6 +3,8 @@
 //!
 //! [`stopwatch`] follows the incidents while they are under way; [`Failover`] is one of them as it is told.
 
+mod first_sign;
+mod incident;
 pub(crate) mod stopwatch;
 
 use std::sync::Arc;

@@ -148,6 +148,10 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
 /// twenty times is no evidence.
 const CHANCE: f64 = 3.3;
 
+/// Windows between two looks at a correlation: half an hour of them looks no different after one more, and putting them
+/// in order costs more than all other rules together.
+const EVERY: u64 = 10;
+
 /// `ecn.inversion`.
 pub(in crate::rule) struct Inversion;
 
@@ -167,6 +171,10 @@ impl Rule for Inversion {
     }
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
+        if !view.world.windows.is_multiple_of(EVERY) {
+            let keys = ports(view).map(|port| view.port_subject(port).0);
+            return keys.filter(|key| view.raised(self.id(), key).is_some()).map(Verdict::Keep).collect();
+        }
         ports(view).filter_map(|port| inversion(view, port)).collect()
     }
 
@@ -199,17 +207,30 @@ fn pairs(port: &PortRecord) -> Vec<(f64, f64)> {
 
 /// Ranks of values, equal ones sharing their mean rank.
 fn ranks(values: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_unstable_by(|a, b| values[*a].total_cmp(&values[*b]).then(a.cmp(b)));
+    // Numbers side by side sort several times as fast as places that are looked up, and this is asked in every window.
+    let mut order: Vec<(u64, usize)> = values.iter().enumerate().map(|(at, value)| (sortable(*value), at)).collect();
+    order.sort_unstable();
     let mut ranks = vec![0.0; values.len()];
     let mut at = 0;
-    while at < order.len() {
-        let same = order[at..].iter().take_while(|i| values[**i].total_cmp(&values[order[at]]).is_eq()).count();
-        let mean = at as f64 + (same as f64 - 1.0) / 2.0;
-        order[at..at + same].iter().for_each(|i| ranks[*i] = mean);
-        at += same;
+    for equal in order.chunk_by(|a, b| a.0 == b.0) {
+        let mean = at as f64 + (equal.len() as f64 - 1.0) / 2.0;
+        equal.iter().for_each(|(_, place)| ranks[*place] = mean);
+        at += equal.len();
     }
     ranks
+}
+
+/// A number that sorts as `f64::total_cmp` does.
+fn sortable(value: f64) -> u64 {
+    let bits = value.to_bits();
+    if value.is_sign_negative() { !bits } else { bits | 1 << 63 }
+}
+
+/// How far the values spread, from their 10th to their 90th percentile. They change their order.
+fn swing(values: &mut [f64]) -> f64 {
+    let n = values.len();
+    let mut at = |place: usize| *values.select_nth_unstable_by(place, f64::total_cmp).1;
+    at(n * 9 / 10) - at(n / 10)
 }
 
 /// Spearman's rank correlation; `None` where either side does not vary.
@@ -231,20 +252,20 @@ fn inversion(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         return None;
     }
     let pairs = pairs(port);
-    if pairs.len() < settings.windows {
+    if pairs.len() < settings.windows.max(2) {
         return None;
     }
-    let mut loads: Vec<f64> = pairs.iter().map(|pair| pair.0).collect();
-    loads.sort_unstable_by(f64::total_cmp);
+    let swing = swing(&mut pairs.iter().map(|pair| pair.0).collect::<Vec<f64>>());
     // A load that does not vary has no order the marks could follow.
-    let swing = loads[loads.len() * 9 / 10] - loads[loads.len() / 10];
+    if swing < settings.load_swing {
+        return None;
+    }
     let rho = spearman(&pairs)?;
     let (key, subject) = view.port_subject(port);
     // Of windows without any order half have a correlation below zero: it must be clear, and more than chance.
     let chance = CHANCE / (pairs.len() as f64 - 1.0).max(1.0).sqrt();
-    if rho > settings.correlation.min(-chance) || swing < settings.load_swing {
-        let half = settings.correlation / 2.0;
-        let stays = view.raised("ecn.inversion", &key).is_some() && rho < half && swing >= settings.load_swing;
+    if rho > settings.correlation.min(-chance) {
+        let stays = view.raised("ecn.inversion", &key).is_some() && rho < settings.correlation / 2.0;
         return stays.then_some(Verdict::Keep(key));
     }
     let window = Some(pairs.len() as f64 * view.world.window_ns as f64 / 1e9);
@@ -288,5 +309,12 @@ mod tests {
         assert!((spearman(&fall).unwrap() + 1.0).abs() < 1e-12);
         assert_eq!(spearman(&[(1.0, 2.0), (1.0, 3.0)]), None);
         assert_eq!(ranks(&[5.0, 1.0, 5.0]), [1.5, 0.0, 1.5]);
+        assert_eq!(ranks(&[0.5, -1.0, 0.0, -2.0]), [3.0, 1.0, 2.0, 0.0]);
+    }
+
+    #[test]
+    fn the_swing_leaves_out_the_tenths_at_either_end() {
+        let mut values: Vec<f64> = (0..100).map(|i| f64::from(i * 37 % 100)).collect();
+        assert!((swing(&mut values) - 80.0).abs() < 1e-12);
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use aya::programs::kprobe::KProbeLinkId;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeLinkId, UProbeScope};
 use aya::programs::{KProbe, ProgramError, TracePoint, UProbe};
 use aya::{Ebpf, EbpfLoader};
 use collector_ebpf::config::Config;
 use collector_ebpf::slot::MARKS_PER_BLOCK;
 
+use super::modules::{self, Loads};
 use super::reason::Why;
 use super::{offsets, reason, tracefs};
 use crate::source::ProbeReport;
@@ -58,8 +60,8 @@ const FUNCTIONS: [Function; 7] = [
     Function { name: "ib_uverbs_qp_event_handler", module: "ib_uverbs", entry: Some("async_event"), returns: None },
 ];
 
-/// Exists while `ib_core` is loaded.
-const RDMA_CORE: &str = "/sys/module/ib_core";
+/// Where the loaded modules are.
+const MODULES: &str = "/sys/module";
 
 /// The name of the destroy probe's report: without it, QPs that are reused at once cannot be told apart.
 pub(super) const DESTROY: &str = "ib_destroy_qp_user";
@@ -67,6 +69,16 @@ pub(super) const DESTROY: &str = "ib_destroy_qp_user";
 pub(super) const POST_SEND: &str = "post_send";
 /// The name of the AER probe's report.
 pub(super) const AER: &str = "ras:aer_event";
+
+/// What has become of the modules whose functions are watched.
+pub(super) enum Modules {
+    /// Nothing that matters to what is attached.
+    Same,
+    /// One was unloaded, and may be there again.
+    Ended,
+    /// There is an `ib_core`, and it is not the one whose offsets are known: everything has to be loaded again.
+    OtherOffsets,
+}
 
 /// The loaded programs. Dropping it detaches everything: links are file descriptors.
 pub(super) struct Attached {
@@ -79,8 +91,10 @@ pub(super) struct Attached {
     places: HashSet<((u32, u32), u64, u64)>,
     data_links: Vec<UProbeLinkId>,
     data_path_seen: bool,
-    /// `ib_core` was not loaded when the offsets were read.
-    without_rdma: bool,
+    /// What is attached to kernel functions: the function, the program, the link.
+    links: Vec<(&'static str, &'static str, KProbeLinkId)>,
+    /// The modules for which the offsets were read and to which the probes are attached.
+    loads: Loads,
 }
 
 impl Attached {
@@ -90,7 +104,9 @@ impl Attached {
         let slots = max_qps.clamp(1, 1 << 24);
         let wide_slots = slots.min(MOST_WIDE_SLOTS);
         let mut config = Config { slots, wide_slots, ..Config::default() };
-        let kernel = offsets::Kernel { btf: Path::new("/sys/kernel/btf"), modules: Path::new("/sys/module") };
+        // Before the offsets are read: a module that is loaded meanwhile is then seen to be another.
+        let loads = Loads::now(Path::new(MODULES));
+        let kernel = offsets::Kernel { btf: Path::new("/sys/kernel/btf"), modules: Path::new(MODULES) };
         let fields = offsets::fill(&kernel, &mut config).map_err(|error| error.why());
         let aer = tracefs::fill(&mut config).map_err(|error| error.why());
 
@@ -102,12 +118,12 @@ impl Attached {
             places: HashSet::new(),
             data_links: Vec::new(),
             data_path_seen: false,
-            without_rdma: false,
+            links: Vec::new(),
+            loads,
         };
         let loaded = load(&config);
         let failed = loaded.as_ref().err().cloned();
         attached.ebpf = loaded.ok();
-        attached.without_rdma = !Path::new(RDMA_CORE).exists();
         for function in &FUNCTIONS {
             let result = match (&failed, &fields) {
                 (Some(reason), _) | (None, Err(reason)) => Err(reason.clone()),
@@ -128,9 +144,36 @@ impl Attached {
         self.ebpf.as_mut()
     }
 
-    /// `ib_core` has been loaded since: everything has to be loaded again, with its offsets.
-    pub(super) fn is_overtaken(&self) -> bool {
-        self.without_rdma && Path::new(RDMA_CORE).exists()
+    /// Looks at what has become of the modules, and gives up what was attached to one that ended.
+    pub(super) fn look_at_modules(&mut self) -> Modules {
+        let changes = self.loads.look_again(Path::new(MODULES));
+        for change in changes.iter().filter(|change| change.ended) {
+            self.give_up(change.module);
+        }
+        if changes.iter().any(|change| change.module == modules::NAMES[0] && change.loaded) {
+            Modules::OtherOffsets
+        } else if changes.iter().any(|change| change.ended) {
+            Modules::Ended
+        } else {
+            Modules::Same
+        }
+    }
+
+    fn give_up(&mut self, module: &str) {
+        for function in FUNCTIONS.iter().filter(|function| function.module == module) {
+            for (_, program, link) in self.links.extract_if(.., |(name, ..)| *name == function.name) {
+                let program = self.ebpf.as_mut().and_then(|ebpf| ebpf.program_mut(program));
+                if let Some(Ok(program)) = program.map(<&mut KProbe>::try_from) {
+                    // What it was attached to is gone: there is nothing left that could fail.
+                    let _ = program.detach(link);
+                }
+            }
+            for report in self.reports.iter_mut().filter(|report| report.name == function.name && report.attached) {
+                report.attached = false;
+                report.reason = Some(not_loaded(function));
+                report.fix = Some(load_it(function));
+            }
+        }
     }
 
     /// Attaches what failed because its module was not loaded and now is. Returns whether there was something.
@@ -144,7 +187,7 @@ impl Attached {
                     .iter()
                     .any(|report| report.name == function.name && report.reason.as_ref() == Some(&reason))
             })
-            .filter(|function| Path::new("/sys/module").join(function.module).exists())
+            .filter(|function| is_loaded(function))
             .collect();
         for function in &late {
             self.reports.retain(|report| report.name != function.name);
@@ -223,9 +266,7 @@ impl Attached {
         // The return first: an entry without its return would leave something behind for each call.
         for program in [function.returns, function.entry].into_iter().flatten() {
             self.kprobe(program, function.name).map_err(|error| match reason::errno(&error) {
-                Some(2 | 22 | 99) if !Path::new("/sys/module").join(function.module).exists() => {
-                    Why::with_fix(not_loaded(function), format!("modprobe {}", function.module))
-                }
+                Some(2 | 22 | 99) if !is_loaded(function) => Why::with_fix(not_loaded(function), load_it(function)),
                 Some(2 | 99) => format!("this kernel has no function {}", function.name).into(),
                 _ => why(&error),
             })?;
@@ -233,10 +274,12 @@ impl Attached {
         Ok(())
     }
 
-    fn kprobe(&mut self, program: &str, function: &str) -> Result<(), ProgramError> {
+    fn kprobe(&mut self, program: &'static str, function: &'static str) -> Result<(), ProgramError> {
         let probe: &mut KProbe = self.program(program)?;
         loaded(probe.load())?;
-        probe.attach(function, 0).map(|_| ())
+        let link = probe.attach(function, 0)?;
+        self.links.push((function, program, link));
+        Ok(())
     }
 
     fn aer(&mut self) -> Result<(), Why> {
@@ -272,8 +315,16 @@ impl Attached {
     }
 }
 
+fn is_loaded(function: &Function) -> bool {
+    Path::new(MODULES).join(function.module).exists()
+}
+
 fn not_loaded(function: &Function) -> String {
     format!("the module {} is not loaded", function.module)
+}
+
+fn load_it(function: &Function) -> String {
+    format!("modprobe {}", function.module)
 }
 
 /// An error in words. A refusal by the verifier is a refusal of the program, whatever its error code says.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
+//! modules  which load of a module they are attached to
 //! store    the maps, memory-mapped (mapped) where they are read every second
 //! qps      which slot belongs to which QP; emits the statistics that changed (stats)
 //! events   ring-buffer records to observations (names)
@@ -16,6 +17,7 @@ mod budget;
 mod devices;
 mod events;
 mod mapped;
+mod modules;
 pub(crate) mod names;
 mod offsets;
 mod qps;
@@ -36,7 +38,7 @@ use collector_ebpf::slot::Totals;
 
 pub use budget::Budget;
 
-use self::attach::{AER, Attached, DESTROY, POST_SEND};
+use self::attach::{AER, Attached, DESTROY, Modules, POST_SEND};
 use self::budget::Guard;
 use self::events::Events;
 use self::qps::Qps;
@@ -155,13 +157,24 @@ impl Probes {
         probes
     }
 
-    /// Modules that were loaded after the start bring what could not be attached before.
-    fn catch_up(&mut self) {
-        if self.attached.is_overtaken() {
-            // Without `ib_core` there were no QPs, so nothing that is known is lost.
-            *self = Self::load(&self.options);
-            self.refresh();
-        } else if self.attached.catch_up() {
+    /// Modules that were loaded after the start bring what could not be attached before, and those that were unloaded
+    /// take with them what was.
+    fn catch_up(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+        let destroy_seen = self.attached.has(DESTROY);
+        match self.attached.look_at_modules() {
+            Modules::Same => {}
+            Modules::Ended => self.changed = true,
+            Modules::OtherOffsets => {
+                // No QP outlives `ib_core`. What was seen of those before it ended is told first.
+                if let Some(running) = &mut self.running {
+                    running.drain(emit);
+                    running.sweep(now, destroy_seen, emit);
+                }
+                *self = Self::load(&self.options);
+                return self.refresh();
+            }
+        }
+        if self.attached.catch_up() {
             self.changed = true;
             self.refresh();
         }
@@ -363,7 +376,7 @@ impl Source for Probes {
             Some(Err(TryRecvError::Empty)) | None => {}
         }
         if now >= self.due {
-            self.catch_up();
+            self.catch_up(now, emit);
         }
         let destroy_seen = self.attached.has(DESTROY);
         let mut new_device = false;

@@ -1,0 +1,130 @@
+//! What observations say of devices: which one has a name now, and what became of it.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::inventory::{DeviceId, DeviceRecord, Identity, PortEvent};
+use crate::observation::{self, Nanos, PortState};
+use crate::rule::Trigger;
+
+/// Devices that are introduced within this time are all there at once, ns.
+const TOLD_TOGETHER_NS: u64 = 1_000_000_000;
+
+impl Engine {
+    /// The device of a name; a name nobody introduced is a device of which only the name is known.
+    pub(super) fn device_id(&mut self, t: Nanos, name: &str) -> DeviceId {
+        if let Some(id) = self.names.get(name) {
+            return *id;
+        }
+        let id = DeviceId::at(self.world.devices.len());
+        self.world.devices.push(Arc::new(DeviceRecord::new(name, t)));
+        self.names.insert(name.into(), id);
+        id
+    }
+
+    pub(super) fn device_mut(&mut self, id: DeviceId) -> &mut DeviceRecord {
+        Arc::make_mut(&mut self.world.devices[id.0 as usize])
+    }
+
+    pub(super) fn device(&mut self, t: Nanos, seen: &observation::Device<'_>) {
+        let identity = Identity {
+            pci: seen.pci.as_deref().map(Into::into),
+            guid: crate::inventory::real_guid(seen).map(Into::into),
+        };
+        let named = self.names.get(&*seen.device).copied();
+        if let Some(id) = named {
+            if seen.removed == Some(true) {
+                self.remove_device(t, id);
+                return;
+            }
+            if !self.world.device(id).identity().contradicts(&identity) {
+                self.update_device(id, seen);
+                return;
+            }
+            // Another device has the name now; the one that had it is gone from here.
+            self.remove_device(t, id);
+        } else if seen.removed == Some(true) {
+            return;
+        }
+        let back = |same_name: bool| {
+            self.world.devices.iter().rposition(|device| {
+                device.removed && device.identity().matches(&identity) && (!same_name || *device.name == *seen.device)
+            })
+        };
+        let renamed = self.renamed(t, seen, &identity, named.is_some());
+        let id = match renamed.or_else(|| back(true)).or_else(|| back(false)) {
+            Some(index) if renamed.is_some() => {
+                // Nobody said that the old name is gone.
+                let former = self.world.devices[index].name.clone();
+                self.names.remove(&former);
+                self.names.insert(seen.device.as_ref().into(), DeviceId::at(index));
+                DeviceId::at(index)
+            }
+            Some(index) => {
+                let id = DeviceId::at(index);
+                self.names.insert(seen.device.as_ref().into(), id);
+                for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
+                    Arc::make_mut(port).events.push(t, PortEvent::Returned);
+                }
+                id
+            }
+            None => self.device_id(t, &seen.device),
+        };
+        self.update_device(id, seen);
+    }
+
+    pub(super) fn update_device(&mut self, id: DeviceId, seen: &observation::Device<'_>) {
+        self.device_mut(id).update(seen);
+        self.world.place_device(id);
+    }
+
+    /// The device that is there under another name and is the one seen: it was renamed, and nobody told of a removal.
+    ///
+    /// A function and GUID may have two devices at once (a device and its management sub-device); those have different
+    /// indices and are seen in the same moment. The name's last owner having lost it (`taken`) leaves no such doubt.
+    pub(super) fn renamed(
+        &self,
+        t: Nanos,
+        seen: &observation::Device<'_>,
+        identity: &Identity,
+        taken: bool,
+    ) -> Option<usize> {
+        self.world.devices.iter().position(|device| {
+            let same_index = device.index.zip(seen.index).map(|(before, now)| before == now);
+            let late = t.saturating_sub(device.first_seen) >= TOLD_TOGETHER_NS;
+            !device.removed
+                && *device.name != *seen.device
+                && device.identity().matches(identity)
+                && same_index.unwrap_or(taken || late)
+        })
+    }
+
+    pub(super) fn remove_device(&mut self, t: Nanos, id: DeviceId) {
+        let name = self.world.device(id).name.clone();
+        self.names.remove(&name);
+        self.device_mut(id).removed = true;
+        for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
+            let port = Arc::make_mut(port);
+            port.events.push(t, PortEvent::Removed);
+            if port.state == PortState::Active {
+                self.stopwatch.vanished(port.key, t);
+            }
+            port.lose_device(t);
+        }
+        self.world.qps.end_device(t, id);
+        self.ask(Trigger::Port);
+    }
+
+    pub(super) fn health(&mut self, t: Nanos, seen: &observation::Health<'_>) {
+        let named = seen.device.as_deref().map(|name| self.device_id(t, name));
+        let id = named.or_else(|| {
+            let pci = seen.pci.as_deref()?;
+            self.world.present().find(|(_, device)| device.pci.as_deref() == Some(pci)).map(|(id, _)| id)
+        });
+        if let Some(id) = id {
+            let report = self.text(&format!("{}: {}", seen.reporter, seen.message));
+            self.device_mut(id).reports.push(t, report);
+            self.ask(Trigger::Port);
+        }
+    }
+}

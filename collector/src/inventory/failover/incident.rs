@@ -1,0 +1,176 @@
+//! One incident: which QPs ended when and how, and what it comes to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Failover, Floor, Mark, Moment, Qps, Replacement, floor_ns};
+use crate::inventory::{By, PortKey, QpRecord, QpRef, World};
+use crate::observation::{LinkLayer, Nanos, QpState};
+use crate::rule::FailoverSettings;
+
+/// The call that asked for a QP's error state may be told this long after the state was found, ns.
+const LATE_CALL_NS: Nanos = 1_000_000_000;
+/// The kernel tells a lost carrier up to a second late (`net/core/link_watch.c` runs once a second, and a carrier that is
+/// lost is not urgent to it), and some more until it is told on; QPs may know earlier. ns.
+const LATE_CARRIER_NS: Nanos = 1_200_000_000;
+/// QPs that are told apart in one incident.
+const MAX_QPS: usize = 4096;
+
+/// One incident under way.
+#[derive(Debug)]
+pub(super) struct Incident {
+    pub(super) failover: Failover,
+    pub(super) qps: BTreeMap<QpRef, Ended>,
+    pub(super) uncounted: u32,
+    /// Processes whose QPs ended: their operations on another path end the incident.
+    pub(super) owners: BTreeSet<u32>,
+    /// First operations on other paths by process, also of those that are not known to have lost a QP yet: the list of
+    /// QPs is read later than their statistics.
+    pub(super) operations: BTreeMap<u32, (Mark, Replacement)>,
+    /// When something of it last happened.
+    pub(super) newest: Nanos,
+    /// What was told of it last.
+    pub(super) told: Option<Failover>,
+}
+
+/// How one QP ended.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) at: Moment,
+    /// Its process moved it; otherwise it died.
+    pub(super) asked: bool,
+    /// An event told that it died: a call afterwards only follows.
+    pub(super) told: bool,
+    pub(super) what: String,
+    pub(super) timers: Option<(u8, u8)>,
+}
+
+impl Incident {
+    /// QPs of the port that ended after `from`.
+    pub(super) fn look_back(&mut self, world: &World, from: Nanos) {
+        let key = self.failover.key;
+        for (t, failure) in world.qp_failures.since(from) {
+            let here = failure.device == key.device && failure.port == Some(key.port) && !failure.asked;
+            if here && let Some(qp) = world.qps.get(failure.id) {
+                let at = Moment::between(failure.last_good.unwrap_or(from).max(from), *t);
+                self.end(qp, died(qp, at, failure.told, format!("QP {} in the error state", qp.qpn)));
+            }
+        }
+        let only = world.ports_of(key.device).nth(1).is_none();
+        let here = |qp: &&QpRecord| qp.device == key.device && qp.port.map_or(only, |port| u32::from(port) == key.port);
+        for qp in world.qps.iter().chain(world.qps.gone()).filter(here) {
+            let Some(detail) = &qp.detail else { continue };
+            for (t, change) in detail.changes.since(from).filter(|(_, change)| change.by == By::Modify) {
+                if let Some(to @ (QpState::Sqd | QpState::Err)) = change.to.filter(|_| change.errno.is_none()) {
+                    self.end(qp, asked(qp, *t, to));
+                }
+            }
+        }
+    }
+
+    /// A QP ended. What ended it first counts, but for a call that was told late.
+    pub(super) fn end(&mut self, qp: &QpRecord, ended: Ended) {
+        self.owners.extend(qp.pid);
+        let room = self.qps.len() < MAX_QPS;
+        match self.qps.get_mut(&qp.id) {
+            Some(before) => {
+                let late_call = ended.asked
+                    && !before.asked
+                    && !before.told
+                    && ended.at.t <= before.at.t.saturating_add(LATE_CALL_NS)
+                    && ended.at.t >= before.at.not_before.saturating_sub(LATE_CALL_NS);
+                let sooner = ended.asked == before.asked && ended.at.t < before.at.t;
+                let surer = !ended.asked && !before.asked && ended.told && !before.told;
+                if late_call || sooner || surer {
+                    *before = ended;
+                }
+            }
+            None if !room => self.uncounted = self.uncounted.saturating_add(1),
+            None => {
+                self.qps.insert(qp.id, ended);
+            }
+        }
+    }
+
+    pub(super) fn refresh(&mut self, world: &World, settings: &FailoverSettings) {
+        let failover = &mut self.failover;
+        let down = failover.port_down.as_ref().map(|mark| mark.at);
+        let late_ns = late_carrier_ns(world, failover.key);
+        let mut qps = Qps { uncounted: self.uncounted, ..Qps::default() };
+        let mut first: Option<(Moment, &str)> = None;
+        for ended in self.qps.values() {
+            let mut at = ended.at;
+            if ended.asked {
+                match down {
+                    None => qps.drained += 1,
+                    Some(down) if at.t <= down.not_before => qps.drained += 1,
+                    Some(down) if at.t >= down.t => qps.late += 1,
+                    Some(_) => qps.unsure += 1,
+                }
+            } else {
+                qps.died += 1;
+                // What is found dead after its port went down is taken to have died of it.
+                if let Some(down) = down.filter(|down| down.not_before <= at.t) {
+                    at.not_before = at.not_before.max(down.not_before.saturating_sub(late_ns));
+                }
+            }
+            if first.is_none_or(|(first, _)| (at.t, at.not_before) < (first.t, first.not_before)) {
+                first = Some((at, &ended.what));
+            }
+        }
+        failover.qps = qps;
+        failover.first_qp = first.map(|(at, what)| Mark { at, what: what.to_owned() });
+        if failover.first_operation.is_none() {
+            let of_owner = |(pid, _): &(&u32, &(Mark, Replacement))| self.owners.contains(*pid);
+            let first = self.operations.iter().filter(of_owner).min_by_key(|(_, (mark, _))| mark.at.t);
+            if let Some((_, (mark, path))) = first {
+                (failover.first_operation, failover.replacement) = (Some(mark.clone()), Some(path.clone()));
+            }
+        }
+        failover.floor = floor(self.qps.values().filter_map(|ended| ended.timers), is_rxe(world, failover.key));
+        failover.judge(&settings.budgets_ms);
+    }
+}
+
+/// How late the kernel may be in telling that a port is down. An InfiniBand adapter tells it itself.
+pub(super) fn late_carrier_ns(world: &World, key: PortKey) -> Nanos {
+    let infiniband = world.port(key).is_some_and(|port| port.link_layer == LinkLayer::InfiniBand);
+    if infiniband { 0 } else { LATE_CARRIER_NS }
+}
+
+fn timers(qp: &QpRecord) -> Option<(u8, u8)> {
+    qp.timeout.zip(qp.retry_cnt)
+}
+
+pub(super) fn asked(qp: &QpRecord, t: Nanos, to: QpState) -> Ended {
+    let what = format!("QP {} moved to {}", qp.qpn, to.name());
+    Ended { at: Moment::at(t), asked: true, told: false, what, timers: timers(qp) }
+}
+
+pub(super) fn died(qp: &QpRecord, at: Moment, told: bool, what: String) -> Ended {
+    Ended { at, asked: false, told, what, timers: timers(qp) }
+}
+
+/// The software driver, which takes `retry_cnt` 7 as without end (`drivers/infiniband/sw/rxe/rxe_comp.c`). It has no PCI
+/// function, and its GUID is made of its network device's address, so its name is all there is to know it by.
+fn is_rxe(world: &World, key: PortKey) -> bool {
+    let device = world.device(key.device);
+    device.pci.is_none() && (device.name.starts_with("rxe") || device.driver.as_deref() == Some("rdma_rxe"))
+}
+
+fn floor(timers: impl Iterator<Item = (u8, u8)>, seven_is_endless: bool) -> Option<Floor> {
+    let mut floor: Option<Floor> = None;
+    for (timeout, retry_cnt) in timers {
+        let ns = floor_ns(timeout, retry_cnt, seven_is_endless);
+        let all = floor.get_or_insert(Floor { min_ns: ns, max_ns: ns, endless: 0, timeout, retry_cnt });
+        all.endless += u32::from(ns.is_none());
+        all.min_ns = match (all.min_ns, ns) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let later = all.max_ns.is_some_and(|max| ns.is_none_or(|ns| ns > max));
+        if later {
+            (all.max_ns, all.timeout, all.retry_cnt) = (ns, timeout, retry_cnt);
+        }
+    }
+    floor
+}
