@@ -98,8 +98,8 @@ impl Posting {
         if let Some(switches) = grown.switches {
             open.switches = (open.switches.0.saturating_add(switches), open.switches.1.saturating_add(grown.posts));
         }
-        let sizes = grown.sizes.as_ref();
-        let (sized, small) = sizes.map_or((0, 0), |sizes| (total(sizes), small(sizes, grown.bytes)));
+        let by_size = grown.sizes.as_ref();
+        let (sized, small) = by_size.map_or((0, 0), |counts| (total(counts), small(counts, grown.bytes)));
         open.sized = open.sized.saturating_add(sized);
         open.small = open.small.saturating_add(small);
         let Some(latency) = &grown.latency else { return now };

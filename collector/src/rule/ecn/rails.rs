@@ -214,7 +214,9 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     let mut at = 0;
     for equal in order.chunk_by(|a, b| a.0 == b.0) {
         let mean = at as f64 + (equal.len() as f64 - 1.0) / 2.0;
-        equal.iter().for_each(|(_, place)| ranks[*place] = mean);
+        for (_, place) in equal {
+            ranks[*place] = mean;
+        }
         at += equal.len();
     }
     ranks
