@@ -75,17 +75,16 @@ impl Desk {
         assert!(fell, "nothing comes of a fallen port");
     }
 
-    /// A script that is started as a hook, and the configuration that says so.
+    /// A script `hook` that is started as one, and the configuration that says so.
     ///
     /// # Panics
     /// A file cannot be written.
-    pub fn hook(&self, script: &str) -> PathBuf {
+    pub fn hook(&self, script: &str) {
         let hook = self.at("hook");
         std::fs::write(&hook, format!("#!/bin/sh\ncd '{}'\n{script}\n", self.dir.path().display())).expect("written");
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
         let config = format!("[[hook]]\ncommand = [{:?}]\nrules = [\"link.down\"]\n", hook.display().to_string());
         std::fs::write(self.at("c.toml"), config).expect("written");
-        hook
     }
 
     /// The binary with these arguments; `@name` is a path on the desk.

@@ -72,7 +72,8 @@ fn a_second_one_is_told_and_a_killed_ones_socket_is_replaced() {
 #[test]
 fn what_cannot_work_is_said_at_the_start_in_one_line() {
     let desk = Desk::new();
-    let hook = desk.hook("true");
+    desk.hook("true");
+    let hook = desk.at("hook");
     let _listener = UnixListener::bind(desk.at("other")).expect("a socket");
     std::fs::write(desk.at("file"), "precious").expect("written");
     for (line, words) in [

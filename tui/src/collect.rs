@@ -259,7 +259,7 @@ fn or_key<T>(
 fn ring(config: &Config, asked: &Collect, header: &Header, log: &Log) -> anyhow::Result<Option<(PathBuf, Ring)>> {
     let Some(options) = ring_options(config, asked)? else { return Ok(None) };
     let path = options.directory.clone();
-    Ok(Some((path, Ring::start(options, header.clone(), log.clone())?)))
+    Ok(Some((path, Ring::start(&options, header.clone(), log.clone())?)))
 }
 
 fn ring_options(config: &Config, asked: &Collect) -> anyhow::Result<Option<RingOptions>> {

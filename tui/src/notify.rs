@@ -1,4 +1,4 @@
-//! What systemd is told of the service (sd_notify(3)): that it is ready, what it does, that its loop goes on, that it ends.
+//! What systemd is told of the service (`sd_notify(3)`): that it is ready, what it does, that its loop goes on, that it ends.
 //!
 //! The words come from the collector's loop and from nowhere else, so a loop that hangs is not kept alive. Only their
 //! sending is left to a thread: a service manager that does not read must not hold up the collection.

@@ -149,7 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Ring {
     /// Takes the directory, with what an earlier collector left there, and starts the thread that writes. That the disk
     /// is full is no error here either: the ring begins when it can.
-    pub fn start(options: RingOptions, header: Header, log: Log) -> Result<Self, RingError> {
+    pub fn start(options: &RingOptions, header: Header, log: Log) -> Result<Self, RingError> {
         let directory = Directory::open(&options.directory)?;
         // Ten to a ring, so that what is dropped at a time is a tenth; a world is restated in each.
         let segment = (options.keep / 10).clamp(Duration::from_secs(1), Duration::from_secs(60));

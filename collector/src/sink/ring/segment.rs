@@ -49,18 +49,18 @@ pub(super) struct Directory {
 impl Directory {
     pub(super) fn open(path: &Path) -> Result<Self, RingError> {
         let failed = |error: io::Error| RingError::Io(path.to_owned(), error);
-        match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-            _ => {}
+        if let Err(error) = DirBuilder::new().mode(DIRECTORY_MODE).create(path)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(failed(error));
         }
         if !fs::metadata(path).map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
         let lock = File::open(path).map_err(failed)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::AGAIN) => return Err(RingError::Taken(path.to_owned())),
-            // A file system without locks: nothing tells two collectors apart there, and their names do not collide.
-            Ok(()) | Err(_) => {}
+        // On a file system without locks nothing tells two collectors apart; the names of their files do not collide.
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN) {
+            return Err(RingError::Taken(path.to_owned()));
         }
         let metadata = lock.metadata().map_err(failed)?;
         Ok(Self { path: path.to_owned(), _lock: lock, file: (metadata.dev(), metadata.ino()) })
@@ -151,7 +151,7 @@ fn utc(unix_ns: u64) -> String {
 
 /// The date of a day since 1970 in the Gregorian calendar, year by year: there are few.
 fn date(mut day: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;
     while day >= 365 + u64::from(leap(year)) {
         day -= 365 + u64::from(leap(year));

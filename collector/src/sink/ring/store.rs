@@ -272,7 +272,7 @@ impl Store {
             match segment::remove(&oldest.path, RING) {
                 Ok(true) => {}
                 Ok(false) => {
-                    self.say_foreign(&format!("ring: {} is no segment any more; it stays", oldest.path.display()))
+                    self.say_foreign(&format!("ring: {} is no segment any more; it stays", oldest.path.display()));
                 }
                 Err(error) => self.say_foreign(&format!("ring: cannot remove {}: {error}", oldest.path.display())),
             }
