@@ -94,6 +94,19 @@ pub struct OwnCost {
     pub resident_bytes: Option<u64>,
 }
 
+/// What became of the requests to read the configuration again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReloadStatus {
+    /// Requests since the start.
+    pub asked: u64,
+    /// Of those, refused because the configuration was wrong: everything stayed as it was.
+    pub refused: u64,
+    /// Wall clock of the last one, ns since 1970; `None` before the first.
+    pub unix_ns: Option<u64>,
+    /// Why the last one was refused; `None` when it was not.
+    pub error: Option<String>,
+}
+
 /// One published world.
 #[derive(Debug, Clone)]
 pub struct Published {

@@ -434,3 +434,92 @@ fn calls_for_a_look(observation: &Observation<'_>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::feed::OwnCost;
+
+    /// A source that never has anything, and counts how often the loop looks at it.
+    struct Quiet(Arc<AtomicUsize>);
+
+    impl Source for Quiet {
+        fn name(&self) -> &'static str {
+            "quiet"
+        }
+
+        fn availability(&self) -> Availability {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Availability { name: "quiet", state: Seeing::Ok, sees: String::new(), missing: Vec::new() }
+        }
+
+        fn due(&self) -> Nanos {
+            Nanos::MAX
+        }
+
+        fn poll(&mut self, _: Nanos, _: &mut crate::source::Emit<'_>) {}
+    }
+
+    /// Ends the loop at its third tick.
+    struct Three(Remote, usize);
+
+    impl Sink for Three {
+        fn tick(&mut self, _: &World, _: &OwnCost) {
+            self.1 += 1;
+            if self.1 == 3 {
+                self.0.send(Command::Stop);
+            }
+        }
+    }
+
+    #[test]
+    fn a_loop_with_nothing_to_do_wakes_only_to_tell_its_sinks_that_time_passes() {
+        let (remote, rounds) = (Remote::default(), Arc::new(AtomicUsize::new(0)));
+        let live = Live::new(Mode::Live, Header::new(), Settings::default(), vec![Box::new(Quiet(rounds.clone()))]);
+        live.obeying(remote.clone()).sink(Box::new(Three(remote, 0))).run();
+        // A round for each tick, one that is woken a moment too early, and the last publication.
+        let rounds = rounds.load(Ordering::Relaxed);
+        assert!((3..=8).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn a_command_wakes_a_loop_that_would_sleep_for_ever() {
+        let live = Live::new(Mode::Live, Header::new(), Settings::default(), Vec::new());
+        let feed = live.feed();
+        let running = live.spawn().unwrap();
+        feed.send(Command::Interval(7));
+        while feed.latest().status.interval_ns != 7 {
+            std::thread::yield_now();
+        }
+        feed.send(Command::Stop);
+        running.join().unwrap();
+    }
+
+    #[test]
+    fn changed_settings_are_in_force_and_in_the_recording_and_the_window_stays() {
+        struct Told(Arc<Mutex<Vec<String>>>);
+        impl Sink for Told {
+            fn observation(&mut self, observation: &Observation<'_>, _: &World) {
+                if let Body::Note(note) = &observation.body {
+                    self.0.lock().unwrap().push(note.text.to_string());
+                }
+            }
+        }
+        let (remote, told) = (Remote::default(), Arc::default());
+        let mut live = Live::new(Mode::Live, Header::new(), Settings::default(), Vec::new())
+            .obeying(remote.clone())
+            .sink(Box::new(Told(Arc::clone(&told))));
+        let disabled = vec!["link.flap".to_owned()];
+        remote.send(Command::Settings(Box::new(Settings {
+            window_s: 9.0,
+            disabled: disabled.clone(),
+            ..Settings::default()
+        })));
+        remote.send(Command::Stop);
+        live.run_on();
+        assert_eq!(live.engine().settings(), &Settings { disabled, ..Settings::default() });
+        assert_eq!(*told.lock().unwrap(), [SETTINGS_CHANGED]);
+    }
+}

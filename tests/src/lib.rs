@@ -1,6 +1,7 @@
 //! End-to-end tests.
 
 pub mod binary;
+pub mod desk;
 pub mod fixture;
 pub mod reading;
 pub mod vm;

@@ -1,112 +1,15 @@
 //! `collect` as a service runs it: its start, its socket and hooks, its end.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::process::Stdio;
 
-use end_to_end::binary::{Run, command, wait_until};
+use end_to_end::binary::wait_until;
+use end_to_end::desk::{Desk, LONG, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-const LONG: Duration = Duration::from_secs(20);
-
-/// A directory with a tree of one ACTIVE port, a hook and what they leave.
-struct Desk {
-    dir: tempfile::TempDir,
-}
-
-impl Desk {
-    fn new() -> Self {
-        let desk = Self { dir: tempfile::tempdir().expect("a temporary directory") };
-        desk.port("tree", "4: ACTIVE");
-        desk
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn port(&self, tree: &str, state: &str) {
-        let port = self.at(tree).join("class/infiniband/dev0/ports/1");
-        std::fs::create_dir_all(port.join("counters")).expect("a tree can be made");
-        for (file, text) in [
-            ("state", state),
-            ("phys_state", "5: LinkUp"),
-            ("rate", "100 Gb/sec (4X EDR)"),
-            ("link_layer", "InfiniBand"),
-            ("counters/port_rcv_data", "7"),
-        ] {
-            std::fs::write(port.join(file), text).expect("a file can be written");
-        }
-    }
-
-    /// The port goes down and comes back until something holds: the first state that is read is no change.
-    fn fall_until(&self, tree: &str, holds: impl Fn() -> bool) {
-        let mut states = ["4: ACTIVE", "1: DOWN"].into_iter().cycle();
-        let fell = wait_until(LONG, || {
-            self.port(tree, states.next().expect("states without end"));
-            wait_until(Duration::from_millis(300), &holds)
-        });
-        assert!(fell, "nothing comes of a fallen port");
-    }
-
-    /// A script that is started as a hook, and the configuration that says so.
-    fn hook(&self, script: &str) -> PathBuf {
-        let hook = self.at("hook");
-        std::fs::write(&hook, format!("#!/bin/sh\ncd '{}'\n{script}\n", self.dir.path().display())).expect("written");
-        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
-        let config = format!("[[hook]]\ncommand = [{:?}]\nrules = [\"link.down\"]\n", hook.display().to_string());
-        std::fs::write(self.at("c.toml"), config).expect("written");
-        hook
-    }
-
-    fn command(&self, line: &str) -> std::process::Command {
-        command(line.split_whitespace().map(|word| match word.strip_prefix('@') {
-            Some(name) => self.at(name).display().to_string(),
-            None => word.to_owned(),
-        }))
-    }
-
-    fn run(&self, line: &str) -> Run {
-        Run::new(&mut self.command(line))
-    }
-
-    /// Starts it and waits until it says what it does.
-    fn start(&self, line: &str) -> Collecting {
-        let mut child = self.command(line).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut errors = BufReader::new(child.stderr.take().expect("its errors"));
-        let mut first = String::new();
-        errors.read_line(&mut first).expect("a line");
-        Collecting { child, errors, first }
-    }
-}
-
-struct Collecting {
-    child: Child,
-    errors: BufReader<std::process::ChildStderr>,
-    first: String,
-}
-
-impl Collecting {
-    /// Ends it with a signal; its code and the rest of what it said.
-    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")).expect("a pid");
-        kill_process(pid, signal).expect("it is there");
-        let mut rest = String::new();
-        self.errors.read_to_string(&mut rest).expect("text");
-        let code = self.child.wait().expect("it ends").code();
-        (code, rest)
-    }
-}
-
-fn connect(path: &std::path::Path) -> impl Iterator<Item = Value> + use<> {
-    let stream = UnixStream::connect(path).expect("the socket is served");
-    stream.set_read_timeout(Some(LONG)).expect("a timeout can be set");
-    BufReader::new(stream).lines().map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
-}
 
 #[test]
 fn a_fallen_port_reaches_socket_hook_and_recording_and_a_signal_ends_it_properly() {
@@ -141,7 +44,7 @@ fn a_fallen_port_reaches_socket_hook_and_recording_and_a_signal_ends_it_properly
 
 #[test]
 fn every_ending_signal_ends_it_although_a_hook_hangs() {
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in [Signal::TERM, Signal::INT] {
         let desk = Desk::new();
         desk.hook("echo $$ > pid; exec sleep 1000");
         let collecting = desk.start("--config @c.toml collect --sysfs-root @tree --interval 100ms --socket off");
@@ -169,7 +72,8 @@ fn a_second_one_is_told_and_a_killed_ones_socket_is_replaced() {
 #[test]
 fn what_cannot_work_is_said_at_the_start_in_one_line() {
     let desk = Desk::new();
-    let hook = desk.hook("true");
+    desk.hook("true");
+    let hook = desk.at("hook");
     let _listener = UnixListener::bind(desk.at("other")).expect("a socket");
     std::fs::write(desk.at("file"), "precious").expect("written");
     for (line, words) in [

@@ -6,23 +6,29 @@ use std::time::{Duration, Instant};
 
 use end_to_end::binary;
 
-/// A tmux server of its own with one window that runs the demo.
+/// A tmux server of its own with one window that runs the binary.
 struct Session {
     name: String,
 }
 
 impl Session {
-    /// Starts it; prints the skip where there is no tmux.
+    /// Starts the demo; prints the skip where there is no tmux.
     fn start(name: &str) -> Option<Self> {
+        let session = Self::run(name, "demo")?;
+        session.wait("the first screen", |session| session.tmux(&["capture-pane", "-p"]).contains("Overview"));
+        Some(session)
+    }
+
+    /// The same with any of the binary's commands.
+    fn run(name: &str, command: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             println!("skipped: tmux is not installed");
             return None;
         }
         let session = Self { name: format!("rdmascope-{name}-{}", std::process::id()) };
-        let command = format!("exec {} demo", binary::path().display());
+        let command = format!("exec {} {command}", binary::path().display());
         let size = ["-x", "120", "-y", "40"];
         session.tmux(&[&["-f", "/dev/null", "new-session", "-d"][..], &size, &[&command]].concat());
-        session.wait("the first screen", |session| session.tmux(&["capture-pane", "-p"]).contains("Overview"));
         Some(session)
     }
 
@@ -81,4 +87,19 @@ fn a_termination_signal_ends_the_screen() {
     let killed = Command::new("kill").args(["-TERM", &pid.to_string()]).status().expect("kill runs");
     assert!(killed.success());
     session.wait("the end of the process", |_| !runs(pid));
+}
+
+#[test]
+fn a_service_ends_properly_when_the_terminal_it_was_started_on_goes_away() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let recording = dir.path().join("r.jsonl");
+    let command = format!("collect --scenario healthy --socket off --record {}", recording.display());
+    let Some(session) = Session::run("service", &command) else { return };
+    session.wait("the first line", |session| session.tmux(&["capture-pane", "-p"]).contains("collecting"));
+    let pid = session.pid();
+    session.tmux(&["kill-server"]);
+    session.wait("the end of the process", |_| !runs(pid));
+    let path = recording.display().to_string();
+    let read = binary::Run::of(["ports", "--json", "--recording", &path]);
+    assert_eq!((read.code, read.stderr.as_str()), (Some(0), ""), "the recording is whole");
 }

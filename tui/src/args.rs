@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use collector::source::packets::Watch;
 
+use crate::journal::Level;
+
 /// Watch RDMA on one node: per-QP and per-port timelines, early fault signs, ECN mis-marking.
 ///
 /// Without a command: the live screen of this node.
@@ -55,6 +57,9 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "RDMASCOPE_PACKET_BUDGET", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) packet_budget: Option<u32>,
+    /// How much collect says on standard error [default: info]
+    #[arg(long, global = true, env = "RDMASCOPE_LOG", value_enum, value_name = "LEVEL")]
+    pub(crate) log: Option<Level>,
     /// When to colour [default: auto; `NO_COLOR` is obeyed]
     #[arg(long, global = true, env = "RDMASCOPE_COLOR", value_enum, value_name = "WHEN")]
     pub(crate) color: Option<When>,
@@ -203,6 +208,27 @@ pub(crate) struct Collect {
     /// Replace a recording that exists
     #[arg(long, env = "RDMASCOPE_RECORD_FORCE", value_parser = switch())]
     pub(crate) record_force: bool,
+    /// Keep the last minutes in this directory, and save them as an incident when a critical finding is raised
+    #[arg(long, env = "RDMASCOPE_RING", value_name = "DIR")]
+    pub(crate) ring: Option<PathBuf>,
+    /// Minutes that are kept [default: 10]
+    #[arg(long, env = "RDMASCOPE_RING_MINUTES", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1440))]
+    pub(crate) ring_minutes: Option<u32>,
+    /// What they may take on disk (K, M, G allowed) [default: 256M]
+    #[arg(long, env = "RDMASCOPE_RING_MAX_SIZE", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) ring_max_size: Option<u64>,
+    /// What follows a critical finding and is saved with it [default: 1m]
+    #[arg(long, env = "RDMASCOPE_INCIDENT_AFTER", value_name = "TIME", value_parser = time)]
+    pub(crate) incident_after: Option<Duration>,
+    /// Incidents that are kept [default: 20]
+    #[arg(long, env = "RDMASCOPE_INCIDENT_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) incident_max: Option<u32>,
+    /// What incidents may take on disk together (K, M, G allowed) [default: 1G]
+    #[arg(long, env = "RDMASCOPE_INCIDENT_MAX_SIZE", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) incident_max_size: Option<u64>,
+    /// Make room for a new incident by removing the oldest; otherwise no more are saved
+    #[arg(long, env = "RDMASCOPE_INCIDENT_REMOVE_OLDEST", value_parser = switch())]
+    pub(crate) incident_remove_oldest: bool,
     /// Stop after this time [default: at SIGTERM or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,

@@ -5,42 +5,52 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::Duration;
 
 use anyhow::bail;
 use collector::clock;
-use collector::feed::{Mode, OwnCost, RecordingStatus};
+use collector::feed::{Mode, OwnCost, RecordingStatus, ReloadStatus};
 use collector::finding::{Finding, FindingState};
 use collector::inventory::World;
 use collector::live::Live;
 use collector::node::{Node, NodeOptions};
 use collector::observation::recording::Header;
+use collector::observation::{Body, Observation, Seeing};
+use collector::remote::Remote;
 use collector::replay::Stream;
-use collector::sink::hook::{HookStatus, Hooks};
+use collector::sink::hook::{Exchange, HookStatus, Hooks};
 use collector::sink::recording::{Recording, RecordingOptions};
+use collector::sink::ring::{Ring, RingOptions, RingStatus};
 use collector::sink::socket::{Socket, SocketError, SocketOptions, SocketStatus, group_id};
 use collector::sink::{Log, Sink};
 
-use crate::args::{self, Collect};
-use crate::commands::{simulator, start_recording, stop_signal};
+use crate::args::{self, Collect, Global};
+use crate::commands::{end_of, simulator, start_recording};
 use crate::config::{Config, key};
-use crate::journal::{self, say};
+use crate::journal::{self, Level, inform, say};
+use crate::notify::Manager;
+use crate::obey::{self, Role, Signals};
+use crate::reload::{Regroup, Reload};
 
 /// Runs until a signal, or the end of what it was asked for.
-pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> {
-    let stop = stop_signal()?;
-    let deadline = asked.time.map(|time| Instant::now() + time);
-    let ended = || stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+pub(crate) fn run(global: &Global, config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> {
+    journal::set_level(config.log);
+    let remote = Remote::default();
+    let signals = obey::signals(remote.clone(), Role::Service)?;
+    let manager = Manager::find();
+    let service = Service { global, config, asked, remote: remote.clone(), signals, manager };
+    let until = asked.time.map(end_of);
     if let Some(file) = &asked.replay {
         let named = |error| anyhow::anyhow!("{}: {error}", file.display());
-        let mut stream = Stream::open(file, config.rules.clone(), asked.speed, asked.stay).map_err(named)?;
+        let stream = Stream::open(file, config.rules.clone(), asked.speed, asked.stay).map_err(named)?;
+        let mut stream = stream.obeying(remote).until(until);
         let outputs = Outputs::start(config, asked, stream.header())?;
-        say(&format!("collecting from the recording {}; {}", file.display(), outputs.what));
-        let (sinks, account) = outputs.split();
+        inform(&format!("collecting from the recording {}; {}", file.display(), outputs.what));
+        let (sinks, account) = service.begin(outputs)?;
         for sink in sinks {
             stream.sink(sink);
         }
-        let notices = stream.run(&ended).map_err(named)?;
+        let notices = stream.run().map_err(named)?;
         for line in notices.lines() {
             say(&line);
         }
@@ -50,24 +60,64 @@ pub(crate) fn run(config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> 
         let simulator = simulator(name, 1)?.starting_at(clock::monotonic_ns(), clock::unix_ns());
         let header = simulator.header();
         let outputs = Outputs::start(config, asked, &header)?;
-        say(&format!("collecting from the simulated node {name}; {}", outputs.what));
-        let (sinks, account) = outputs.split();
+        inform(&format!("collecting from the simulated node {name}; {}", outputs.what));
+        let (sinks, account) = service.begin(outputs)?;
         let live = Live::new(Mode::Demo, header, config.rules.clone(), vec![Box::new(simulator)]);
-        sinks.into_iter().fold(live, Live::sink).run(&ended);
+        sinks.into_iter().fold(live.obeying(remote).until(until), Live::sink).run();
         return Ok(account.end());
     }
     // What can be wrong about the outputs is said before the probes are started.
     let mut node = Node::open(&NodeOptions { probes_aside: true, ..config.node.clone() })?;
     node.header.note = node.no_device.as_ref().map(ToString::to_string);
     let outputs = Outputs::start(config, asked, &node.header)?;
-    say(&format!("collecting from {}; {}", where_from(config), outputs.what));
+    inform(&format!("collecting from {}; {}", where_from(config), outputs.what));
     if let Some(why) = &node.no_device {
-        say(&format!("{why}; waiting for a device"));
+        inform(&format!("{why}; waiting for a device"));
     }
-    let (sinks, account) = outputs.split();
+    let (sinks, account) = service.begin(outputs)?;
     let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources).interval(config.node.interval_ns);
-    sinks.into_iter().fold(live, Live::sink).run(&ended);
+    sinks.into_iter().fold(live.obeying(remote).until(until), Live::sink).run();
     Ok(account.end())
+}
+
+/// What makes a service of it: signals, the service manager, and a configuration that can be read again.
+struct Service<'a> {
+    global: &'a Global,
+    config: &'a Config,
+    asked: &'a Collect,
+    remote: Remote,
+    signals: Signals,
+    manager: Manager,
+}
+
+impl Service<'_> {
+    /// From here on a hang-up has the configuration read again, and the service manager is told what goes on.
+    fn begin(self, outputs: Outputs) -> anyhow::Result<(Vec<Box<dyn Sink>>, Account)> {
+        let Outputs { mut sinks, account, exchange, regroup, .. } = outputs;
+        let mut reload = Reload {
+            global: self.global.clone(),
+            group_asked: self.asked.socket_group.clone(),
+            started: self.config.file.clone(),
+            window_s: self.config.rules.window_s,
+            remote: self.remote,
+            hooks: exchange,
+            regroup,
+            manager: self.manager.clone(),
+            status: account.reload.clone(),
+        };
+        self.signals.reload_with(move || reload.run())?;
+        if let Some(pulse) = self.manager.pulse(account.reload.clone()) {
+            sinks.insert(0, Box::new(pulse));
+        }
+        Ok((sinks, account))
+    }
+}
+
+/// Whether `collect` could be started with this: what is looked at before it is put in force.
+pub(crate) fn judge(config: &Config) -> anyhow::Result<()> {
+    let asked = Collect::default();
+    max_record_bytes(config, &asked)?;
+    ring_options(config, &asked).map(drop)
 }
 
 fn where_from(config: &Config) -> String {
@@ -81,16 +131,21 @@ struct Outputs {
     account: Account,
     /// In a few words.
     what: String,
+    /// What can be changed while they run.
+    exchange: Exchange,
+    regroup: Option<Regroup>,
 }
 
 /// What became of them, for the last line.
 struct Account {
     recording: Option<Arc<Mutex<RecordingStatus>>>,
+    ring: Option<Box<dyn Fn() -> RingStatus>>,
     socket: Option<Box<dyn Fn() -> SocketStatus>>,
     hooks: Box<dyn Fn() -> Vec<HookStatus>>,
     /// Findings that no hook saw.
     hooks_lost: Box<dyn Fn() -> u64>,
     raised: Arc<AtomicU64>,
+    reload: Arc<Mutex<ReloadStatus>>,
 }
 
 impl Outputs {
@@ -100,6 +155,7 @@ impl Outputs {
         let mut what = Vec::new();
         // The hooks first: nothing is to come between an event and their start.
         let hooks = Hooks::start(config.hooks.clone(), header, log.clone())?;
+        let exchange = hooks.exchange();
         let hooks_status = Box::new(hooks.status());
         let hooks_lost = Box::new(hooks.lost());
         sinks.push(Box::new(hooks));
@@ -107,6 +163,7 @@ impl Outputs {
         let (socket, words) = socket;
         what.push(words);
         let socket_status = socket.as_ref().map(|socket| Box::new(socket.status()) as Box<dyn Fn() -> SocketStatus>);
+        let regroup = socket.as_ref().map(|socket| Box::new(socket.regroup()) as Regroup);
         sinks.extend(socket.map(|socket| Box::new(socket) as Box<dyn Sink>));
         what.push(match config.hooks.len() {
             0 => "no hook".to_owned(),
@@ -121,16 +178,23 @@ impl Outputs {
         let recording = recording.map(|(_, recording)| recording);
         let recording_status = recording.as_ref().map(Recording::status);
         sinks.extend(recording.map(|recording| Box::new(recording) as Box<dyn Sink>));
+        let ring = ring(config, asked, header, &log)?;
+        what.extend(ring.as_ref().map(|(path, _)| format!("ring {}", path.display())));
+        let ring_status = ring.as_ref().map(|(_, ring)| Box::new(ring.status()) as Box<dyn Fn() -> RingStatus>);
+        sinks.extend(ring.map(|(_, ring)| Box::new(ring) as Box<dyn Sink>));
         let raised = Arc::new(AtomicU64::new(0));
         let stopped = recording_status.clone();
         sinks.push(Box::new(Notes { raised: raised.clone(), recording: stopped, said: false }));
-        let account =
-            Account { recording: recording_status, socket: socket_status, hooks: hooks_status, hooks_lost, raised };
-        Ok(Self { sinks, account, what: what.join(", ") })
-    }
-
-    fn split(self) -> (Vec<Box<dyn Sink>>, Account) {
-        (self.sinks, self.account)
+        let account = Account {
+            recording: recording_status,
+            ring: ring_status,
+            socket: socket_status,
+            hooks: hooks_status,
+            hooks_lost,
+            raised,
+            reload: Arc::default(),
+        };
+        Ok(Self { sinks, account, what: what.join(", "), exchange, regroup })
     }
 }
 
@@ -168,15 +232,62 @@ fn default_socket() -> Option<PathBuf> {
 
 fn recording(config: &Config, asked: &Collect, header: &Header) -> anyhow::Result<Option<(PathBuf, Recording)>> {
     // A wrong size is an error also where nothing is recorded.
-    let max_bytes = match (asked.record_max_size, &config.collect.record_max_size) {
-        (Some(bytes), _) => Some(bytes),
-        (None, Some(text)) => Some(key("record-max-size", args::bytes(text))?),
-        (None, None) => None,
-    };
+    let max_bytes = max_record_bytes(config, asked)?;
     let Some(path) = asked.record.clone().or_else(|| config.collect.record.clone()) else { return Ok(None) };
     let force = asked.record_force || config.collect.record_force;
     let options = RecordingOptions { path: path.clone(), force, max_bytes };
     Ok(Some((path, start_recording(options, header, "--record-force")?)))
+}
+
+fn max_record_bytes(config: &Config, asked: &Collect) -> anyhow::Result<Option<u64>> {
+    or_key("record-max-size", asked.record_max_size, config.collect.record_max_size.as_deref(), args::bytes)
+}
+
+/// The flag's value, or the key's.
+fn or_key<T>(
+    name: &str,
+    flag: Option<T>,
+    text: Option<&str>,
+    read: fn(&str) -> Result<T, String>,
+) -> anyhow::Result<Option<T>> {
+    match (flag, text) {
+        (None, Some(text)) => key(name, read(text)).map(Some),
+        (flag, _) => Ok(flag),
+    }
+}
+
+fn ring(config: &Config, asked: &Collect, header: &Header, log: &Log) -> anyhow::Result<Option<(PathBuf, Ring)>> {
+    let Some(options) = ring_options(config, asked)? else { return Ok(None) };
+    let path = options.directory.clone();
+    Ok(Some((path, Ring::start(&options, header.clone(), log.clone())?)))
+}
+
+fn ring_options(config: &Config, asked: &Collect) -> anyhow::Result<Option<RingOptions>> {
+    let file = &config.collect;
+    let directory = asked.ring.clone().or_else(|| file.ring.clone()).unwrap_or_default();
+    let default = RingOptions::new(directory);
+    let minutes = asked.ring_minutes.or(file.ring_minutes);
+    if minutes.is_some_and(|minutes| !(1..=1440).contains(&minutes)) {
+        bail!("ring-minutes: 1 to 1440");
+    }
+    let most = asked.incident_max.or(file.incident_max);
+    if most == Some(0) {
+        bail!("incident-max: 1 or more");
+    }
+    let size = |name, flag, text: &Option<String>| or_key(name, flag, text.as_deref(), args::bytes);
+    let options = RingOptions {
+        keep: minutes.map_or(default.keep, |minutes| Duration::from_secs(60 * u64::from(minutes))),
+        max_bytes: size("ring-max-size", asked.ring_max_size, &file.ring_max_size)?.unwrap_or(default.max_bytes),
+        after: or_key("incident-after", asked.incident_after, file.incident_after.as_deref(), args::time)?
+            .unwrap_or(default.after),
+        max_incidents: most.map_or(default.max_incidents, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+        max_incident_bytes: size("incident-max-size", asked.incident_max_size, &file.incident_max_size)?
+            .unwrap_or(default.max_incident_bytes),
+        remove_oldest: asked.incident_remove_oldest || file.incident_remove_oldest,
+        ..default
+    };
+    // Wrong values are errors also where there is no ring.
+    Ok((!options.directory.as_os_str().is_empty()).then_some(options))
 }
 
 /// Counts, and says at once when the recording has stopped; the rest goes on.
@@ -187,7 +298,26 @@ struct Notes {
 }
 
 impl Sink for Notes {
+    fn observation(&mut self, observation: &Observation<'_>, _: &World) {
+        if let Body::Source(source) = &observation.body
+            && journal::says(Level::Debug)
+        {
+            let reason = source.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let state = match source.state {
+                Seeing::Ok => "sees everything",
+                Seeing::Partial => "sees a part",
+                Seeing::Off => "sees nothing",
+            };
+            journal::detail(&format!("source {} {state}{reason}", source.source));
+        }
+    }
+
     fn findings(&mut self, findings: &[Arc<Finding>], _: &World) {
+        let told = |finding: &&Arc<Finding>| finding.state != FindingState::Updated && journal::says(Level::Debug);
+        for finding in findings.iter().filter(told) {
+            let (id, state, severity) = (finding.id(), finding.state.name(), finding.severity.name());
+            journal::detail(&format!("{state} {id} ({severity}): {}", finding.summary));
+        }
         let raised = findings.iter().filter(|finding| finding.state == FindingState::Raised).count();
         self.raised.fetch_add(u64::try_from(raised).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -195,7 +325,7 @@ impl Sink for Notes {
     fn tick(&mut self, _: &World, _: &OwnCost) {
         let Some(Ok(status)) = self.recording.as_ref().map(|status| status.lock()) else { return };
         if let Some(stopped) = status.stopped.as_ref().filter(|_| !self.said) {
-            say(stopped);
+            journal::complain(stopped);
             self.said = true;
         }
     }
@@ -225,7 +355,13 @@ impl Account {
         if let Some(status) = &recording {
             words.push(format!("{} observations recorded", status.observations));
         }
-        say(&format!("ended: {}", words.join("; ")));
+        if let Some(ring) = self.ring.map(|status| status()) {
+            words.push(format!("{} incidents saved", ring.incidents));
+            if ring.not_saved > 0 || ring.lost > 0 {
+                words.push(format!("{} not saved, {} observations missing in the ring", ring.not_saved, ring.lost));
+            }
+        }
+        inform(&format!("ended: {}", words.join("; ")));
         journal::finish();
         if recording.is_some_and(|status| status.stopped.is_some()) { ExitCode::from(2) } else { ExitCode::SUCCESS }
     }

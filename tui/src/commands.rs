@@ -17,6 +17,7 @@ use collector::inventory::World;
 use collector::live::Live;
 use collector::node::{Node, NodeOptions};
 use collector::observation::recording::Header;
+use collector::remote::Remote;
 use collector::replay::{Player, judge};
 use collector::sim::{Simulator, scenarios};
 use collector::sink::Sink;
@@ -28,6 +29,7 @@ use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
 use crate::collect;
 use crate::config::{self, Config};
 use crate::journal;
+use crate::obey::{self, Role};
 
 /// Runs what was asked.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -53,7 +55,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Demo(demo)) => self::demo(&config, &demo),
         Some(Command::Replay(replay)) => self::replay(&config, &replay),
         Some(Command::Record(record)) => self::record(&config, &record),
-        Some(Command::Collect(asked)) => collect::run(&config, &asked),
+        Some(Command::Collect(asked)) => collect::run(&cli.global, &config, &asked),
         Some(Command::Check(asked)) => {
             let (engine, _) = judged(&config, asked.recording.as_deref(), Some(asked.time))?;
             let view = engine.view();
@@ -125,7 +127,7 @@ fn show(
     let producer = spawn().context("cannot start the collector thread")?;
     let shown = rdmascope_screens::run(feed.clone(), options(config));
     feed.send(collector::feed::Command::Stop);
-    // The producer looks at its commands at least every 50 ms; a source stuck in a read must not hold the exit.
+    // A source stuck in a read must not hold the exit.
     let deadline = Instant::now() + Duration::from_secs(2);
     while !producer.is_finished() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
@@ -209,7 +211,8 @@ fn replay(config: &Config, replay: &Replay) -> anyhow::Result<ExitCode> {
 }
 
 fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
-    let stop = stop_signal()?;
+    let remote = Remote::default();
+    let _signals = obey::signals(remote.clone(), Role::Command)?;
     let node = Node::open(&config.node)?;
     let mut header = node.header.clone();
     header.note = node.no_device.as_ref().map(ToString::to_string);
@@ -219,7 +222,10 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
         journal::tell(format_args!("rdmascope: {why}; recording what there is"));
     }
     let status = recording.status();
-    let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources).sink(Box::new(recording));
+    let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources)
+        .obeying(remote)
+        .sink(Box::new(recording))
+        .until(record.time.map(end_of));
     if record.json {
         live = live.sink(Box::new(FindingLines::new(std::io::stdout())));
     }
@@ -231,8 +237,7 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     if progress {
         live = live.sink(Box::new(Progress { status: status.clone(), last: (0, Instant::now()) }));
     }
-    let deadline = record.time.map(|time| Instant::now() + time);
-    live.run(&|| stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline));
+    live.run();
     if progress {
         journal::tell(format_args!(""));
     }
@@ -331,9 +336,10 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
     let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources);
     match time.filter(|time| !time.is_zero()) {
         Some(time) => {
-            let stop = stop_signal()?;
-            let deadline = Instant::now() + time;
-            live.run_until(&|| stop.load(Ordering::Relaxed) || Instant::now() >= deadline);
+            let remote = Remote::default();
+            let _signals = obey::signals(remote.clone(), Role::Command)?;
+            live = live.obeying(remote).until(Some(end_of(time)));
+            live.run_on();
         }
         None => live.poll_once(),
     }
@@ -396,13 +402,9 @@ fn terminal_needed(instead: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Set by Ctrl-C, SIGTERM and SIGHUP.
-pub(crate) fn stop_signal() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot catch signals")?;
-    }
-    Ok(stop)
+/// So long from now, `CLOCK_MONOTONIC` ns.
+pub(crate) fn end_of(time: Duration) -> u64 {
+    collector::clock::monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn json(report: &impl serde::Serialize) -> String {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use clap::ValueEnum;
 use collector::node::NodeOptions;
 use collector::rule::Settings;
 use collector::sink::hook::HookSettings;
@@ -12,6 +13,7 @@ use collector::source::probes::{Budget as ProbeBudget, ProbeOptions};
 use serde::Deserialize;
 
 use crate::args::{self, Budget, Global, When};
+use crate::journal::Level;
 use crate::outputs::{self, CollectTable, HookTable};
 
 /// The configuration file. Keys are the flags' names.
@@ -27,6 +29,7 @@ struct File {
     max_qps: Option<u32>,
     packets: Option<String>,
     packet_budget: Option<u32>,
+    log: Option<String>,
     color: Option<String>,
     ascii: bool,
     collect: CollectTable,
@@ -44,13 +47,24 @@ pub(crate) struct Config {
     /// What `collect` does besides watching; its own flags go before this.
     pub(crate) collect: CollectTable,
     pub(crate) hooks: Vec<HookSettings>,
+    /// How much `collect` says.
+    pub(crate) log: Level,
+    /// The file as it stands.
+    pub(crate) file: toml::Table,
 }
 
 /// Puts flags and variables over the file over the defaults.
 pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
-    let file = match &global.config {
+    let (file, table) = match &global.config {
         Some(path) => read(path)?,
-        None => File::default(),
+        None => (File::default(), toml::Table::new()),
+    };
+    let log = match (global.log, &file.log) {
+        (Some(level), _) => level,
+        (None, Some(text)) => {
+            Level::from_str(text, false).map_err(|_| anyhow!("log: {text:?} is none of error, warn, info, debug"))?
+        }
+        (None, None) => Level::default(),
     };
     let interval = match (global.interval, &file.interval) {
         (Some(interval), _) => interval,
@@ -103,6 +117,8 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
         rules: file.rule,
         color,
         ascii: global.ascii || file.ascii,
+        log,
+        file: table,
     })
 }
 
@@ -110,9 +126,11 @@ pub(crate) fn key<T>(name: &str, value: Result<T, String>) -> anyhow::Result<T> 
     value.map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
-fn read(path: &Path) -> anyhow::Result<File> {
+fn read(path: &Path) -> anyhow::Result<(File, toml::Table)> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+    let file = parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    // It is one, or it would have had no keys.
+    Ok((file, text.parse().unwrap_or_default()))
 }
 
 /// One line: where, and what is wrong there.
@@ -157,6 +175,9 @@ packets = "off"
 
 # Packets looked at in a second; what comes beyond is lost, and counted.
 packet-budget = 100000
+
+# How much collect says on standard error: "error", "warn", "info" or "debug".
+log = "info"
 
 # When to colour: "auto", "always" or "never"; NO_COLOR is obeyed.
 color = "auto"

@@ -5,7 +5,10 @@ mod collect;
 mod commands;
 mod config;
 mod journal;
+mod notify;
+mod obey;
 mod outputs;
+mod reload;
 mod whatif;
 
 use std::process::ExitCode;
@@ -24,7 +27,7 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
-            journal::tell(format_args!("rdmascope: {}", plain(&one_line(&format!("{error:#}")))));
+            journal::fail(&plain(&one_line(&format!("{error:#}"))));
             failed
         }
     }

@@ -19,6 +19,13 @@ pub(crate) struct CollectTable {
     pub(crate) record: Option<PathBuf>,
     pub(crate) record_max_size: Option<String>,
     pub(crate) record_force: bool,
+    pub(crate) ring: Option<PathBuf>,
+    pub(crate) ring_minutes: Option<u32>,
+    pub(crate) ring_max_size: Option<String>,
+    pub(crate) incident_after: Option<String>,
+    pub(crate) incident_max: Option<u32>,
+    pub(crate) incident_max_size: Option<String>,
+    pub(crate) incident_remove_oldest: bool,
 }
 
 /// One `[[hook]]`. A key that is not there has its default.
@@ -91,6 +98,25 @@ pub(crate) const SAMPLE: &str = r#"[collect]
 
 # Replace a recording that exists.
 record-force = false
+
+# Keep the last minutes of what is observed in this directory, and save them as an incident when a critical finding is raised.
+# ring = "/var/lib/rdmascope/ring"
+
+# Minutes that are kept, 1 to 1440.
+ring-minutes = 10
+
+# What they may take on disk.
+ring-max-size = "256M"
+
+# What follows a critical finding and is saved with it.
+incident-after = "1m"
+
+# Incidents that are kept, and what they may take on disk together.
+incident-max = 20
+incident-max-size = "1G"
+
+# Make room for a new incident by removing the oldest; otherwise no more are saved.
+incident-remove-oldest = false
 
 # A program that collect starts when a finding changes; there may be several. None is started unless it is named here.
 # [[hook]]

@@ -55,7 +55,15 @@ pub struct Header {
     /// Why the recording holds no device, where it holds none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// What the file is a part of: [`RING`], [`INCIDENT`]. Absent: a recording of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
+
+/// The header's `part` of a segment of the ring `collect` keeps (docs/ring.md).
+pub const RING: &str = "ring";
+/// The header's `part` of an incident saved from that ring.
+pub const INCIDENT: &str = "incident";
 
 impl Header {
     /// A header of this version.
@@ -458,8 +466,7 @@ impl<W: Write> Writer<W> {
             Output::Plain(io::BufWriter::with_capacity(1 << 16, output))
         };
         let mut writer = Self { output, line: Vec::with_capacity(4096), bytes: 0 };
-        writer.line.extend_from_slice(b"{\"type\":\"header\",");
-        splice_object(&mut writer.line, |line| serde_json::to_writer(line, header))?;
+        write_header(header, &mut writer.line)?;
         writer.write_line()?;
         Ok(writer)
     }
@@ -501,6 +508,12 @@ impl<W: Write> Writer<W> {
             Output::Zstd(output) => output.write_all(&self.line),
         }
     }
+}
+
+/// Writes the first line of a recording, without the newline.
+pub fn write_header(header: &Header, line: &mut Vec<u8>) -> io::Result<()> {
+    line.extend_from_slice(b"{\"type\":\"header\",");
+    splice_object(line, |line| serde_json::to_writer(line, header))
 }
 
 /// Writes one observation as a line of the recording, without the newline.

@@ -4,6 +4,7 @@
 pub mod findings;
 pub mod hook;
 pub mod recording;
+pub mod ring;
 pub mod socket;
 
 use std::sync::Arc;

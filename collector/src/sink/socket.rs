@@ -18,7 +18,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::time::Timespec;
 use serde::Serialize;
 
-use self::bind::{Bound, bind};
+use self::bind::{Bound, Name, bind};
 pub use self::bind::{SocketError, group_id};
 use super::findings::Told;
 use super::{Log, Sink};
@@ -65,6 +65,7 @@ pub struct SocketStatus {
 /// The socket as a sink.
 pub struct Socket {
     shared: Arc<Shared>,
+    name: Name,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -110,6 +111,7 @@ impl Socket {
     /// is served is not.
     pub fn start(options: &SocketOptions, header: Header, log: Log) -> Result<Self, SocketError> {
         let bound = bind(options)?;
+        let name = bound.name.clone();
         let failed = |error| SocketError::Io(options.path.clone(), error);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
         let shared = Arc::new(Shared { queue: Mutex::default(), wake, status: Mutex::new(SocketStatus::default()) });
@@ -124,13 +126,19 @@ impl Socket {
         };
         let thread =
             std::thread::Builder::new().name("socket".to_owned()).spawn(move || server.run(&bound)).map_err(failed)?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, name, thread: Some(thread) })
     }
 
     /// What became of the readers, also later.
-    pub fn status(&self) -> impl Fn() -> SocketStatus + Send + 'static {
+    pub fn status(&self) -> impl Fn() -> SocketStatus + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || *lock(&shared.status)
+    }
+
+    /// What gives the socket to another group; `None`: the collector's own.
+    pub fn regroup(&self) -> impl Fn(Option<u32>) -> Result<(), SocketError> + Send + 'static {
+        let name = self.name.clone();
+        move |group| name.give(group)
     }
 
     fn tell(&self, lines: impl Iterator<Item = String>, world: &World) {
@@ -222,7 +230,7 @@ impl Server {
             self.write();
             self.wait(Some(&bound.listener), None);
         }
-        bound.remove();
+        bound.name.remove();
         let deadline = Instant::now() + LAST_WORDS;
         self.write();
         while self.readers.iter().any(|reader| !reader.waiting.is_empty()) {

@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, eventfd};
 
 use self::runner::Runner;
+use self::settings::Hook;
 pub use self::settings::{HookError, HookSettings};
 use super::{Log, Sink};
 use crate::finding::Finding;
@@ -85,7 +86,27 @@ struct Shared {
 struct Queue {
     jobs: VecDeque<Job>,
     lost: u64,
+    /// Other hooks from now on.
+    other: Option<Vec<Hook>>,
     ended: bool,
+}
+
+/// Hooks that were checked: each of them can be started.
+pub struct Checked(Vec<Hook>);
+
+/// Changes the hooks while they run.
+#[derive(Clone)]
+pub struct Exchange {
+    shared: Arc<Shared>,
+}
+
+impl Exchange {
+    /// From now on these hooks and no others. One that is as it was goes on; what runs of one that is gone may end, what
+    /// waits of it is not told.
+    pub fn put(&self, hooks: Checked) {
+        lock(&self.shared.queue).other = Some(hooks.0);
+        self.shared.wake();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -103,7 +124,7 @@ impl Shared {
 impl Hooks {
     /// Checks every hook and starts the thread that will start them.
     pub fn start(hooks: Vec<HookSettings>, header: &Header, log: Log) -> Result<Self, HookError> {
-        let hooks = hooks.into_iter().map(settings::Hook::new).collect::<Result<Vec<_>, _>>()?;
+        let Checked(hooks) = Self::check(hooks)?;
         let status = hooks.iter().map(|hook| HookStatus { program: hook.program(), ..HookStatus::default() });
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| HookError::Thread(error.into()))?;
@@ -116,14 +137,26 @@ impl Hooks {
         Ok(Self { shared, thread: Some(thread), newest: 0 })
     }
 
-    /// What became of each hook, in the order of the configuration; also later.
-    pub fn status(&self) -> impl Fn() -> Vec<HookStatus> + Send + 'static {
+    /// Checks hooks without starting anything.
+    pub fn check(hooks: Vec<HookSettings>) -> Result<Checked, HookError> {
+        hooks.into_iter().map(Hook::new).collect::<Result<Vec<_>, _>>().map(Checked)
+    }
+
+    /// What puts other hooks in their place.
+    #[must_use]
+    pub fn exchange(&self) -> Exchange {
+        Exchange { shared: self.shared.clone() }
+    }
+
+    /// What became of each hook, in the order of the configuration, and after them of those that are no longer in it; also
+    /// later.
+    pub fn status(&self) -> impl Fn() -> Vec<HookStatus> + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || lock(&shared.status).clone()
     }
 
     /// Findings that were lost for all hooks before any of them saw them, because too many came at once; also later.
-    pub fn lost(&self) -> impl Fn() -> u64 + Send + 'static {
+    pub fn lost(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || lock(&shared.queue).lost
     }

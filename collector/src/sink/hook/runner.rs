@@ -24,9 +24,16 @@ const LAST_MOMENTS_NS: Nanos = 1_000_000_000;
 /// A killed process is waited for this long, ns.
 const DEATH_NS: Nanos = 200_000_000;
 
+/// The name of what is no longer configured, in the status.
+const GONE: &str = "(no longer configured)";
+
 pub(super) struct Runner {
     shared: Arc<Shared>,
     hooks: Vec<Lane>,
+    /// Hooks that are no longer configured, of which something runs still.
+    leaving: Vec<Lane>,
+    /// What became of those of which nothing is left, together.
+    gone: HookStatus,
     host: Option<String>,
     log: Log,
     told_lost: u64,
@@ -43,14 +50,15 @@ struct Lane {
 
 impl Runner {
     pub(super) fn new(shared: Arc<Shared>, hooks: Vec<Hook>, host: Option<String>, log: Log) -> Self {
-        let lanes = hooks.into_iter().map(|hook| Lane {
-            debounce: Debounce::new(u64::try_from(hook.settings().debounce.as_nanos()).unwrap_or(u64::MAX)),
-            waiting: VecDeque::new(),
-            running: Vec::new(),
-            status: HookStatus { program: hook.program(), ..HookStatus::default() },
-            hook,
-        });
-        Self { shared, hooks: lanes.collect(), host, log, told_lost: 0 }
+        Self {
+            shared,
+            hooks: hooks.into_iter().map(Lane::new).collect(),
+            leaving: Vec::new(),
+            gone: HookStatus { program: GONE.to_owned(), ..HookStatus::default() },
+            host,
+            log,
+            told_lost: 0,
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -58,39 +66,77 @@ impl Runner {
         loop {
             let ended = self.take_jobs();
             let now = clock::monotonic_ns();
-            for lane in &mut self.hooks {
+            for lane in self.hooks.iter_mut().chain(&mut self.leaving) {
                 lane.reap(now, &self.log);
                 lane.start(self.host.as_deref(), &self.log);
             }
+            self.let_go();
             self.publish();
             if ended {
                 let over = *end.get_or_insert(now.saturating_add(LAST_MOMENTS_NS));
-                let idle = self.hooks.iter().all(|lane| lane.running.is_empty() && lane.waiting.is_empty());
-                if idle || now >= over.saturating_add(DEATH_NS) {
-                    self.hooks.iter_mut().for_each(Lane::give_up);
+                let idle = self.lanes().all(|lane| lane.running.is_empty() && lane.waiting.is_empty());
+                let given_up = idle || now >= over.saturating_add(DEATH_NS);
+                if given_up || now >= over {
+                    self.hooks.iter_mut().chain(&mut self.leaving).for_each(Lane::give_up);
+                }
+                if given_up {
                     self.publish();
                     return;
-                }
-                if now >= over {
-                    self.hooks.iter_mut().for_each(Lane::give_up);
                 }
             }
             self.wait(now);
         }
     }
 
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.hooks.iter().chain(&self.leaving)
+    }
+
     fn publish(&self) {
-        *lock(&self.shared.status) = self.hooks.iter().map(|lane| lane.status.clone()).collect();
+        let gone =
+            (self.gone != HookStatus { program: GONE.to_owned(), ..HookStatus::default() }).then_some(&self.gone);
+        *lock(&self.shared.status) = self.lanes().map(|lane| &lane.status).chain(gone).cloned().collect();
+    }
+
+    /// Other hooks from now on. One that is configured as before goes on as it is.
+    fn exchange(&mut self, hooks: Vec<Hook>) {
+        let mut before = std::mem::take(&mut self.hooks);
+        for hook in hooks {
+            let same = before.iter().position(|lane| lane.hook.settings() == hook.settings());
+            self.hooks.push(same.map_or_else(|| Lane::new(hook), |at| before.remove(at)));
+        }
+        before.iter_mut().for_each(Lane::forget);
+        self.leaving.append(&mut before);
+    }
+
+    /// Of a hook that is no longer configured only its numbers stay, once nothing of it runs.
+    fn let_go(&mut self) {
+        let gone = &mut self.gone;
+        self.leaving.retain_mut(|lane| {
+            if lane.running.is_empty() {
+                let HookStatus { started, succeeded, failed, timed_out, suppressed, dropped, .. } = &lane.status;
+                gone.started += started;
+                gone.succeeded += succeeded;
+                gone.failed += failed;
+                gone.timed_out += timed_out;
+                gone.suppressed += suppressed;
+                gone.dropped += dropped;
+            }
+            !lane.running.is_empty()
+        });
     }
 
     /// Takes what is new; true at the end.
     fn take_jobs(&mut self) -> bool {
         // Emptied before the queue is looked at: what comes later wakes again.
         let _ = rustix::io::read(&self.shared.wake, &mut [0u8; 8]);
-        let (jobs, lost, ended) = {
+        let (jobs, lost, other, ended) = {
             let mut queue = lock(&self.shared.queue);
-            (std::mem::take(&mut queue.jobs), queue.lost, queue.ended)
+            (std::mem::take(&mut queue.jobs), queue.lost, queue.other.take(), queue.ended)
         };
+        if let Some(hooks) = other {
+            self.exchange(hooks);
+        }
         if lost > self.told_lost {
             (self.log)(&format!("hooks: {} findings lost: too many at once", lost - self.told_lost));
             self.told_lost = lost;
@@ -110,7 +156,7 @@ impl Runner {
     fn wait(&self, now: Nanos) {
         let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
         let mut next = Nanos::MAX;
-        for lane in &self.hooks {
+        for lane in self.lanes() {
             next = next.min(lane.debounce.next().unwrap_or(Nanos::MAX));
             for (_, process) in &lane.running {
                 fds.extend(process.interests());
@@ -130,6 +176,16 @@ impl Runner {
 }
 
 impl Lane {
+    fn new(hook: Hook) -> Self {
+        Self {
+            debounce: Debounce::new(u64::try_from(hook.settings().debounce.as_nanos()).unwrap_or(u64::MAX)),
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            status: HookStatus { program: hook.program(), ..HookStatus::default() },
+            hook,
+        }
+    }
+
     fn offer(&mut self, now: Nanos, job: &Job, log: &Log) {
         let suppressed = &mut self.status.suppressed;
         if self.hook.wants(&job.finding) {
@@ -201,11 +257,16 @@ impl Lane {
 
     /// Nothing more is started, what waits or is held is counted, and what runs is killed.
     fn give_up(&mut self) {
-        let untold = self.waiting.len() + self.debounce.forget();
-        self.status.dropped += u64::try_from(untold).unwrap_or(u64::MAX);
-        self.waiting.clear();
+        self.forget();
         for (_, process) in &mut self.running {
             process.kill();
         }
+    }
+
+    /// Nothing more is started, and what waits or is held is counted.
+    fn forget(&mut self) {
+        let untold = self.waiting.len() + self.debounce.forget();
+        self.status.dropped += u64::try_from(untold).unwrap_or(u64::MAX);
+        self.waiting.clear();
     }
 }

@@ -303,3 +303,35 @@ fn what_cannot_work_is_an_error_before_anything_runs() {
     says(with(&desk.at("plain").display().to_string()), "not executable");
     assert!(start(good).is_none());
 }
+
+#[test]
+fn other_hooks_take_their_place_and_what_runs_of_the_old_ones_may_end() {
+    let (old, same, new) = (Desk::new(), Desk::new(), Desk::new());
+    let slow = old.script("echo > began; until [ -e go ]; do sleep 0.01; done; echo > ended");
+    let kept = HookSettings { debounce: Duration::ZERO, ..same.script("echo >> told") };
+    let running = Running::start(vec![slow, kept.clone()]);
+    let status = running.hooks.status();
+    let until = |holds: &dyn Fn(&[HookStatus]) -> bool| {
+        let deadline = Instant::now() + LONG;
+        while !holds(&status()) {
+            assert!(Instant::now() < deadline, "it never holds: {:?}", status());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    running.tell([job("nic.composite", 1, FindingState::Raised, "it fails")]);
+    until(&|all| old.at("began").exists() && all[1].succeeded == 1);
+
+    let wrong = HookSettings { command: vec!["/nowhere".into()], ..HookSettings::default() };
+    assert!(Hooks::check(vec![kept.clone(), wrong]).is_err(), "nothing is put in their place then");
+    let checked = Hooks::check(vec![kept, new.script("echo >> told")]).expect("they are in order");
+    running.hooks.exchange().put(checked);
+    until(&|all| all.len() == 3 && all[2].running == 1);
+    running.tell([job("nic.composite", 1, FindingState::Raised, "it fails again")]);
+    until(&|all| all[0].succeeded == 2 && all[1].succeeded == 1);
+    assert_eq!((lines(&same.at("told")), lines(&new.at("told"))), (2, 1));
+    std::fs::write(old.at("go"), "").unwrap();
+    until(&|all| all.len() == 3 && all[2].program == "(no longer configured)");
+    let gone = status().remove(2);
+    assert_eq!((gone.started, gone.succeeded, gone.running), (1, 1, 0), "its numbers stay");
+    assert!(old.at("ended").exists());
+}

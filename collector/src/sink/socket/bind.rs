@@ -50,18 +50,42 @@ pub enum SocketError {
 /// A socket that is listened at.
 pub(super) struct Bound {
     pub(super) listener: UnixListener,
+    pub(super) name: Name,
+}
+
+/// Where it is found.
+#[derive(Clone)]
+pub(super) struct Name {
     path: PathBuf,
     /// Device and inode of the path.
     file: (u64, u64),
 }
 
-impl Bound {
-    /// Removes the path, unless it is another's by now.
+impl Name {
+    /// The path leads to it, and not to another's by now.
+    fn is_ours(&self) -> bool {
+        file_of(&self.path).is_ok_and(|file| file == self.file)
+    }
+
+    /// Removes the path.
     pub(super) fn remove(&self) {
-        if file_of(&self.path).is_ok_and(|file| file == self.file) {
+        if self.is_ours() {
             let _ = fs::remove_file(&self.path);
         }
     }
+
+    /// Gives it to a group; `None`: to this process's own.
+    pub(super) fn give(&self, group: Option<u32>) -> Result<(), SocketError> {
+        if !self.is_ours() {
+            return Err(SocketError::Io(self.path.clone(), io::ErrorKind::NotFound.into()));
+        }
+        give(&self.path, group.unwrap_or_else(|| rustix::process::getegid().as_raw()))
+    }
+}
+
+fn give(path: &Path, group: u32) -> Result<(), SocketError> {
+    chown(path, None, Some(Gid::from_raw(group)))
+        .map_err(|error| SocketError::Group(path.to_owned(), group, error.into()))
 }
 
 fn file_of(path: &Path) -> io::Result<(u64, u64)> {
@@ -115,14 +139,11 @@ pub(super) fn bind(options: &SocketOptions) -> Result<Bound, SocketError> {
         Ok(socket)
     };
     let socket = made().map_err(|error| failed(error.into()))?;
-    let given = options.group.map_or(Ok(()), |group| {
-        chown(path, None, Some(Gid::from_raw(group)))
-            .map_err(|error| SocketError::Group(path.clone(), group, error.into()))
-    });
+    let given = options.group.map_or(Ok(()), |group| give(path, group));
     let listening = given.and_then(|()| listen(&socket, BACKLOG).map_err(|error| failed(error.into())));
     let file = listening.and_then(|()| file_of(path).map_err(failed));
     match file {
-        Ok(file) => Ok(Bound { listener: UnixListener::from(socket), path: path.clone(), file }),
+        Ok(file) => Ok(Bound { listener: UnixListener::from(socket), name: Name { path: path.clone(), file } }),
         Err(error) => {
             let _ = fs::remove_file(path);
             Err(error)
