@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod journal;
 mod outputs;
+mod scrape;
 mod whatif;
 
 use std::process::ExitCode;

@@ -19,6 +19,10 @@ pub(crate) struct CollectTable {
     pub(crate) record: Option<PathBuf>,
     pub(crate) record_max_size: Option<String>,
     pub(crate) record_force: bool,
+    pub(crate) prometheus: Option<String>,
+    pub(crate) prometheus_names: Option<String>,
+    pub(crate) export_processes: bool,
+    pub(crate) export_qps: usize,
 }
 
 /// One `[[hook]]`. A key that is not there has its default.
@@ -91,6 +95,18 @@ pub(crate) const SAMPLE: &str = r#"[collect]
 
 # Replace a recording that exists.
 record-force = false
+
+# Serve a page for Prometheus at this address; "off": none.
+prometheus = "off"
+
+# How its metrics are called: "otel", or "node" for the names of node_exporter.
+prometheus-names = "otel"
+
+# Export metrics by process, too: their series come and go with the processes.
+export-processes = false
+
+# Export metrics of so many of the busiest QPs, too.
+export-qps = 0
 
 # A program that collect starts when a finding changes; there may be several. None is started unless it is named here.
 # [[hook]]
