@@ -2,5 +2,6 @@
 
 pub mod binary;
 pub mod fixture;
+pub mod http;
 pub mod reading;
 pub mod vm;
