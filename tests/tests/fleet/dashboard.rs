@@ -92,7 +92,7 @@ fn every_panel_says_what_it_means_and_takes_the_chosen_data_source() {
         assert!(dashboard.variables().contains("datasource"), "{}", dashboard.name);
         for panel in dashboard.panels() {
             let at = format!("{}, {}", dashboard.name, panel["title"]);
-            assert!(panel["description"].as_str().is_some_and(|text| text.len() > 40), "{at} has no description");
+            assert!(panel["description"].as_str().is_some_and(|text| text.len() > 60), "{at} has no description");
             let targets = panel["targets"].as_array().unwrap().iter();
             for source in targets.map(|target| &target["datasource"]).chain([&panel["datasource"]]) {
                 assert_eq!(source["uid"], "${datasource}", "{at}");

@@ -28,3 +28,8 @@ fn each_alert_fires_on_its_series_and_not_on_others() {
     let tests = files("prometheus/test", ".yaml");
     likes(&["test", "rules"], tests.iter().map(AsRef::as_ref));
 }
+
+#[test]
+fn promtool_finds_no_fault_in_the_example_of_a_scrape() {
+    likes(&["check", "config"], [packaging("prometheus/prometheus.yaml").as_path()]);
+}
