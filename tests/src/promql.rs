@@ -1,4 +1,4 @@
-//! The names in a PromQL expression. No parser: `promtool` says whether an expression is one.
+//! The names in a `PromQL` expression. No parser: `promtool` says whether an expression is one.
 
 use std::collections::BTreeSet;
 

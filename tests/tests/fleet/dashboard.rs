@@ -7,23 +7,23 @@ use serde_json::Value;
 use crate::{files, text};
 
 /// A dashboard.
-pub struct Dashboard {
+pub(crate) struct Dashboard {
     /// Its file's name.
-    pub name: String,
+    pub(crate) name: String,
     json: Value,
 }
 
 /// One query of a panel.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub(crate) struct Query {
     /// File and panel.
-    pub at: String,
+    pub(crate) at: String,
     /// The expression, with Grafana's variables in it.
-    pub expr: String,
+    pub(crate) expr: String,
 }
 
 /// All of them.
-pub fn dashboards() -> Vec<Dashboard> {
+pub(crate) fn dashboards() -> Vec<Dashboard> {
     let read = |path: std::path::PathBuf| {
         let json = serde_json::from_str(&text(&path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
@@ -40,7 +40,7 @@ impl Dashboard {
     }
 
     /// Every query of every panel.
-    pub fn queries(&self) -> Vec<Query> {
+    pub(crate) fn queries(&self) -> Vec<Query> {
         let of_panel = |panel: &Value| {
             let at = format!("{}, {}", self.name, panel["title"]);
             let targets = panel["targets"].as_array().expect("a panel has queries").clone();
@@ -53,7 +53,7 @@ impl Dashboard {
     }
 
     /// Queries that fill the variables: metric and labels of each `label_values`.
-    pub fn variable_queries(&self) -> Vec<Query> {
+    pub(crate) fn variable_queries(&self) -> Vec<Query> {
         let variables = self.json["templating"]["list"].as_array().expect("a dashboard has variables");
         let queries = variables.iter().filter_map(|variable| variable["query"]["query"].as_str());
         let expression = |query: &str| {

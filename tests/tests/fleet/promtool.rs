@@ -5,16 +5,15 @@ use std::process::Command;
 
 use crate::{files, packaging};
 
-/// Fails unless `promtool` likes it; `false` where there is no such tool, which is said.
-pub fn likes<'a>(arguments: &[&str], files: impl IntoIterator<Item = &'a Path>) -> bool {
+/// Fails unless `promtool` likes it; says so where there is no such tool.
+pub(crate) fn likes<'a>(arguments: &[&str], files: impl IntoIterator<Item = &'a Path>) {
     let mut command = Command::new("promtool");
     let Ok(output) = command.args(arguments).args(files).output() else {
         println!("skipped: promtool is not installed (Debian package prometheus)");
-        return false;
+        return;
     };
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success(), "{command:?}:\n{said}");
-    true
 }
 
 #[test]

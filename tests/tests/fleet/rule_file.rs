@@ -4,26 +4,26 @@ use crate::{packaging, text};
 
 /// A recording or alert rule.
 #[derive(Debug, Default)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// The series it records, or the alert's name.
-    pub name: String,
+    pub(crate) name: String,
     /// It is an alert.
-    pub alert: bool,
+    pub(crate) alert: bool,
     /// Its expression.
-    pub expr: String,
+    pub(crate) expr: String,
     /// Every other key, also those of labels and annotations, with its value.
-    pub keys: Vec<(String, String)>,
+    pub(crate) keys: Vec<(String, String)>,
 }
 
 impl Rule {
     /// The value of a key.
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.keys.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 }
 
 /// The recording rules, then the alerts.
-pub fn rules() -> Vec<Rule> {
+pub(crate) fn rules() -> Vec<Rule> {
     let mut rules = Vec::new();
     for file in ["prometheus/recording.rules.yaml", "prometheus/alerts.rules.yaml"] {
         read(&text(packaging(file)), &mut rules);

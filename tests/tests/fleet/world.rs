@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use collector::metric::{Kind, Metric, declared, label_name};
 
 /// What the labels of Prometheus itself and of the target may be.
-pub const TARGET_LABELS: [&str; 4] = ["cluster", "rack", "instance", "job"];
+pub(crate) const TARGET_LABELS: [&str; 4] = ["cluster", "rack", "instance", "job"];
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
 /// The input series, in the form of a test file.
-pub fn series() -> String {
+pub(crate) fn series() -> String {
     let mut out = String::new();
     for node in NODES {
         let target = format!("cluster=\"c\", rack=\"r\", instance=\"{node}\", job=\"rdmascope\"");
@@ -40,9 +40,9 @@ fn write(out: &mut String, metric: &Metric, labels: &str, moves: bool) {
         }
         Kind::Counter if moves => line(out, &name, labels, "1000+60x60"),
         Kind::Counter => line(out, &name, labels, "1000x60"),
-        // A port that stands still: it is up, or nothing could stand still on it; the second node's is down.
+        // The second node's port that stands still is down; the first node's is up, or nothing could stand still on it.
         Kind::UpDownCounter if name == "hw_network_up" && !moves && labels.contains("n2") => {
-            line(out, &name, labels, "0x60")
+            line(out, &name, labels, "0x60");
         }
         _ => line(out, &name, labels, "1x60"),
     }
