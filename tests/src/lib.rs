@@ -4,5 +4,6 @@ pub mod binary;
 pub mod desk;
 pub mod fixture;
 pub mod http;
+pub mod promql;
 pub mod reading;
 pub mod vm;
