@@ -129,7 +129,11 @@ pub(crate) enum Command {
         shell: clap_complete::Shell,
     },
     /// Print the manual page
-    Man,
+    Man {
+        /// Write a page for each command into this directory instead
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
     /// The child that opens the verbs devices to read their operation tables.
     #[command(name = collector::source::verbs::CHILD_ARG, hide = true)]
     VerbsOperations,

@@ -242,6 +242,11 @@ fn socket(config: &Config, asked: &Collect, header: &Header, log: &Log) -> anyho
 }
 
 fn default_socket() -> Option<PathBuf> {
+    // systemd names the directories that the unit's RuntimeDirectory= made, with colons between them.
+    let made = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
+    if let Some(directory) = made.split(':').next().filter(|directory| directory.starts_with('/')) {
+        return Some(PathBuf::from(directory).join("events.sock"));
+    }
     if rustix::process::geteuid().is_root() {
         return Some("/run/rdmascope/events.sock".into());
     }

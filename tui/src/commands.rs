@@ -42,7 +42,12 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             clap_complete::generate(shell, &mut Cli::command(), "rdmascope", &mut script);
             return printed(&String::from_utf8_lossy(&script));
         }
-        Some(Command::Man) => return printed(&manual()?),
+        Some(Command::Man { output: None }) => return printed(&manual()?),
+        Some(Command::Man { output: Some(directory) }) => {
+            clap_mangen::generate_to(Cli::command(), &directory)
+                .with_context(|| format!("cannot write pages into {}", directory.display()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Some(Command::WhatIf(asked)) => {
             let report = asked.answer()?;
             return printed(&if asked.json { json(&report) } else { report.text() });
@@ -85,7 +90,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(
             Command::Config
             | Command::Completions { .. }
-            | Command::Man
+            | Command::Man { .. }
             | Command::WhatIf(_)
             | Command::VerbsOperations,
         ) => Ok(ExitCode::SUCCESS),

@@ -24,10 +24,16 @@ pub(crate) fn system(program: &str) -> Command {
     Command::new(find(program).unwrap_or_else(|| PathBuf::from(program)))
 }
 
-/// Cargo, the same that runs this program, in the working copy.
+/// Cargo, the same that runs this program, in the working copy; without what `cargo run` told this program of its own
+/// package: build scripts of others would take that for a change, and everything behind them would be built anew.
 pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(crate::workspace::root());
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

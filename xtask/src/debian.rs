@@ -38,6 +38,10 @@ pub(crate) const TEST_PACKAGES: &[Package] = &[
     package("prometheus", "scrapes and checks the page for Prometheus"),
     package("prometheus-node-exporter", "what the cost of a scrape is compared with"),
     package("binutils", "strings and objdump look into the BPF objects"),
+    package("dpkg-dev", "tells which libraries the .deb depends on"),
+    package("debootstrap", "makes the Debian that the .deb is installed in"),
+    package("rpm", "packs the rpm"),
+    package("systemd", "systemd-analyze judges the unit"),
 ];
 
 /// What only a rebuild of the kept BPF objects needs, where rustup has no nightly toolchain with rust-src.

@@ -9,6 +9,7 @@ mod ci;
 mod command;
 mod counts;
 mod debian;
+mod package;
 mod score;
 mod setup;
 mod stage;
@@ -37,6 +38,8 @@ enum Subcommands {
     Test(test::Arguments),
     /// Boots the virtual test bench and runs payloads in it
     Vm(vm::Arguments),
+    /// Makes the .deb and the rpm
+    Package(package::Arguments),
     /// Runs the benchmarks
     Bench(bench::Arguments),
     /// Measures how accurate the rules are on simulated traces
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Subcommands::Build(arguments) => build::run(&arguments),
         Subcommands::Test(arguments) => test::run(&arguments),
         Subcommands::Vm(arguments) => vm::run(&arguments),
+        Subcommands::Package(arguments) => package::run(&arguments),
         Subcommands::Bench(arguments) => bench::run(&arguments),
         Subcommands::Score(arguments) => score::run(&arguments),
         Subcommands::Ci(arguments) => ci::run(&arguments),

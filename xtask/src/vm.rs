@@ -23,6 +23,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use self::boot::Ending;
 use self::kernel::{Family, Kernel};
+use self::payload::{Init, Payload};
 pub(crate) use self::results::Outcome;
 use crate::stage::stage;
 use crate::{command, workspace};
@@ -118,21 +119,19 @@ fn run_payloads(families: &[Family], names: &[String], with: &[PathBuf], keep: b
     let payloads = payload::select(names)?;
     let _lock = lock(&cache)?;
     let work = tempfile::Builder::new().prefix(WORK_PREFIX).tempdir_in(&cache)?;
-    let packed = stage("payload", || payload::pack(&payloads, with, work.path()))?;
     let mut runs = Vec::new();
     for family in families {
-        let image = stage(&format!("image for {}", family.name()), || image::image(&Kernel::newest(*family)?, &cache))?;
-        let directory = results_directory().join(family.name());
-        let name = format!("guest with {}", image.version);
-        let ending = stage(&name, || boot_once(&image, &packed, &payloads, work.path(), &directory))?;
-        for payload in &payloads {
-            let folder = directory.join(&payload.name);
-            let outcome = results::outcome(&folder).unwrap_or_else(|| {
-                Outcome::Failed(format!("the guest {ending}, see {}", directory.join("console.log").display()))
-            });
-            let run = Run { kernel: image.family.name(), payload: payload.name.clone(), outcome };
-            println!("{}", run.line());
-            runs.push(run);
+        if results_directory().join(family.name()).exists() {
+            fs::remove_dir_all(results_directory().join(family.name()))?;
+        }
+    }
+    for init in Init::ALL {
+        let payloads: Vec<_> = payloads.iter().filter(|payload| payload.init == init).collect();
+        for family in families {
+            let payloads: Vec<_> = payloads.iter().copied().filter(|payload| payload.runs_on(*family)).collect();
+            if !payloads.is_empty() {
+                runs.extend(run_boot(*family, init, &payloads, with, &cache, work.path())?);
+            }
         }
     }
     if keep {
@@ -142,6 +141,33 @@ fn run_payloads(families: &[Family], names: &[String], with: &[PathBuf], keep: b
         }
         fs::rename(work.keep(), &kept)?;
         println!("kept: {}", kept.display());
+    }
+    Ok(runs)
+}
+
+/// The payloads of one boot.
+fn run_boot(
+    family: Family,
+    init: Init,
+    payloads: &[&Payload],
+    with: &[PathBuf],
+    cache: &Path,
+    work: &Path,
+) -> Result<Vec<Run>> {
+    let packed = stage(&format!("payload for {}", init.name()), || payload::pack(init, payloads, with, work))?;
+    let image = stage(&format!("image for {}", family.name()), || image::image(&Kernel::newest(family)?, cache))?;
+    let directory = results_directory().join(family.name());
+    fs::create_dir_all(&directory)?;
+    let console = directory.join(format!("console-{}.log", init.name()));
+    let name = format!("guest with {} and {}", image.version, init.name());
+    let ending = stage(&name, || boot_once(&image, &packed, payloads, work, &console))?;
+    let mut runs = Vec::new();
+    for payload in payloads {
+        let outcome = results::outcome(&directory.join(&payload.name))
+            .unwrap_or_else(|| Outcome::Failed(format!("the guest {ending}, see {}", console.display())));
+        let run = Run { kernel: family.name(), payload: payload.name.clone(), outcome };
+        println!("{}", run.line());
+        runs.push(run);
     }
     Ok(runs)
 }
@@ -162,27 +188,24 @@ fn lock(cache: &Path) -> Result<File> {
     Ok(file)
 }
 
+/// One boot; what the payloads sent lies beside the console's log afterwards.
 fn boot_once(
     image: &image::Image,
     packed: &[u8],
-    payloads: &[payload::Payload],
+    payloads: &[&Payload],
     work: &Path,
-    directory: &Path,
+    console: &Path,
 ) -> Result<Ending> {
-    if directory.exists() {
-        fs::remove_dir_all(directory)?;
-    }
-    fs::create_dir_all(directory)?;
     let archives = work.join("results.tar");
     fs::write(&archives, "")?;
     let limit =
         BOOT_LIMIT + payloads.iter().map(|payload| Duration::from_secs(payload.timeout_s + 10)).sum::<Duration>();
     let start = Instant::now();
-    let ending = boot::boot(image, packed, work, &directory.join("console.log"), &archives, limit)?;
+    let ending = boot::boot(image, packed, work, console, &archives, limit)?;
     if ending != Ending::Completed {
         println!("the guest {ending}, after {:.0} s", start.elapsed().as_secs_f64());
     }
-    results::unpack(&archives, directory)?;
+    results::unpack(&archives, console.parent().unwrap_or(work))?;
     Ok(ending)
 }
 

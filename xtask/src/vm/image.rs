@@ -14,16 +14,16 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
+use super::apt;
 use super::cpio::Archive;
 use super::kernel::{self, Kernel};
-use super::{apt, kernel::Family};
 use crate::command;
 
 /// What the guest's programs come from; apt adds what these depend on. The first line is what minimal images lack.
 #[rustfmt::skip]
 const PACKAGES: &[&str] = &[
     "bash", "coreutils", "diffutils", "findutils", "grep", "gzip", "hostname", "libc-bin", "mawk", "mount", "sed", "util-linux",
-    "busybox-static", "kmod", "pciutils", "procps", "python3-minimal", "strace",
+    "busybox-static", "kmod", "pciutils", "procps", "python3-minimal", "strace", "systemd",
     "ncurses-base", "ncurses-bin", "tmux",
     "bpftool", "ethtool", "iproute2", "iputils-ping", "nftables", "tcpdump",
     "ibverbs-providers", "ibverbs-utils", "infiniband-diags", "libibverbs1", "librdmacm1", "perftest", "rdma-core",
@@ -56,7 +56,6 @@ const SPARE_MIB: u64 = 96;
 
 /// A bootable set of files.
 pub(crate) struct Image {
-    pub(crate) family: Family,
     /// What `uname -r` will say.
     pub(crate) version: String,
     pub(crate) kernel: PathBuf,
@@ -68,7 +67,6 @@ pub(crate) struct Image {
 pub(crate) fn image(kernel: &Kernel, cache: &Path) -> Result<Image> {
     let directory = cache.join(format!("image-{}-{}", kernel.version(), recipe_hash(kernel)));
     let image = Image {
-        family: kernel.family,
         version: kernel.version().to_owned(),
         kernel: directory.join("vmlinux"),
         root: directory.join("root.img"),

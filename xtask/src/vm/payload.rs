@@ -1,8 +1,9 @@
 //! What runs in the guest: the scripts and C programs of `tests/guest/`, and the product.
 //!
 //! A payload is `tests/guest/NAME.sh`. Comment lines at its head say what it needs:
-//! `# order: N` (payloads run in this order), `# timeout: SECONDS`, and `# needs: rdmascope` (or the library's example
-//! `drain_on_warning`, or both).
+//! `# order: N` (payloads run in this order), `# timeout: SECONDS`, `# needs: rdmascope` (or the library's example
+//! `drain_on_warning`, or both), `# init: systemd` (in a boot of their own, with the .deb's files laid over the root) and
+//! `# kernel: FAMILY` (only on that one).
 //! `lib.sh` holds what the scripts share. Every `*.c` is compiled on the host; `// link: -l…` names its libraries.
 
 use std::fs;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::cpio::Archive;
-use crate::{command, workspace};
+use super::kernel::Family;
+use crate::{command, package, workspace};
 
 const SHARED: &str = "lib.sh";
 /// The product's package and its binary.
@@ -20,13 +22,46 @@ const PRODUCT: &str = "rdmascope";
 const EXAMPLE: &str = "drain_on_warning";
 const DEFAULT_ORDER: u32 = 100;
 const DEFAULT_TIMEOUT_S: u64 = 120;
-const INIT: &str = include_str!("init.sh");
+/// What runs the payloads, whatever the guest's init is.
+const RUN: &str = include_str!("run.sh");
+
+/// The guest's first process behind the initrd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Init {
+    /// A script that mounts what there must be: the quickest boot.
+    Script,
+    /// systemd, with the .deb's files over the root.
+    Systemd,
+}
+
+impl Init {
+    /// Each, in the order they are booted.
+    pub(crate) const ALL: [Self; 2] = [Self::Script, Self::Systemd];
+
+    /// The name in messages and of the console's log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::Systemd => "systemd",
+        }
+    }
+
+    fn script(self) -> &'static str {
+        match self {
+            Self::Script => include_str!("init.sh"),
+            Self::Systemd => include_str!("init-systemd.sh"),
+        }
+    }
+}
 
 /// One payload.
 pub(crate) struct Payload {
     pub(crate) name: String,
     /// Its limit in the guest, in seconds.
     pub(crate) timeout_s: u64,
+    pub(crate) init: Init,
+    /// The only kernel it runs on; `None`: on each.
+    kernel: Option<String>,
     order: u32,
     needs: Vec<String>,
 }
@@ -43,12 +78,24 @@ impl Payload {
             let Some(value) = header(key) else { return Ok(default) };
             value.trim().parse().with_context(|| format!("`{key}: {value}` in {name}.sh is no number"))
         };
+        let init = match header("init") {
+            None => Init::Script,
+            Some("systemd") => Init::Systemd,
+            Some(other) => bail!("`init: {other}` in {name}.sh is not systemd"),
+        };
         Ok(Self {
             name: name.to_owned(),
+            init,
+            kernel: header("kernel").map(str::to_owned),
             timeout_s: number("timeout", DEFAULT_TIMEOUT_S)?,
             order: u32::try_from(number("order", DEFAULT_ORDER.into())?).unwrap_or(u32::MAX),
             needs: header("needs").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         })
+    }
+
+    /// Whether it is for this kernel.
+    pub(crate) fn runs_on(&self, family: Family) -> bool {
+        self.kernel.as_ref().is_none_or(|kernel| kernel == family.name())
     }
 }
 
@@ -75,11 +122,17 @@ pub(crate) fn select(names: &[String]) -> Result<Vec<Payload>> {
     Ok(payloads)
 }
 
-/// Builds what the payloads need and writes the archive that puts it all into `/payload` of the guest.
-pub(crate) fn pack(payloads: &[Payload], extra: &[PathBuf], work: &Path) -> Result<Vec<u8>> {
+/// Builds what the payloads of one boot need and writes the archive that puts it all into `/payload` of the guest.
+pub(crate) fn pack(init: Init, payloads: &[&Payload], extra: &[PathBuf], work: &Path) -> Result<Vec<u8>> {
     let mut archive = Archive::new(Vec::new());
     archive.directory("payload")?;
-    archive.file("payload/init.sh", INIT.as_bytes())?;
+    archive.file("payload/init.sh", init.script().as_bytes())?;
+    archive.file("payload/run.sh", RUN.as_bytes())?;
+    if init == Init::Systemd {
+        let package = package::deb::make(&build_product()?)?;
+        let files = command::output(command::system("dpkg-deb").arg("--fsys-tarfile").arg(package))?;
+        archive.file("payload/package.tar", &files)?;
+    }
     let order: Vec<_> = payloads.iter().map(|payload| format!("{} {}\n", payload.name, payload.timeout_s)).collect();
     archive.file("payload/order", order.concat().as_bytes())?;
     archive.copy(&format!("payload/{SHARED}"), &sources().join(SHARED))?;
@@ -170,7 +223,14 @@ mod tests {
         assert_eq!((plain.order, plain.timeout_s), (DEFAULT_ORDER, DEFAULT_TIMEOUT_S));
         assert_eq!(plain.needs, Vec::<String>::new());
 
+        assert_eq!(plain.init, Init::Script);
+        assert!(plain.runs_on(Family::V6_1) && plain.runs_on(Family::V6_12));
+        let service = Payload::read("service", "# init: systemd\n# kernel: 6.1\n").expect("the head is well-formed");
+        assert_eq!(service.init, Init::Systemd);
+        assert!(service.runs_on(Family::V6_1) && !service.runs_on(Family::V6_12));
+
         assert!(Payload::read("odd", "# timeout: soon\n").is_err());
+        assert!(Payload::read("odd", "# init: runit\n").is_err());
     }
 
     #[test]

@@ -1,0 +1,76 @@
+# The package's unit under the systemd of a real boot: what each of its capabilities is for, those it really runs with, and
+# that the service sees counters, posts and a PCIe error with them.
+# init: systemd
+# order: 10
+# timeout: 300
+# needs: package
+
+unit=rdmascope.service
+failed() { systemctl status --no-pager -l $unit; journalctl --no-pager -u $unit; fail "$1"; }
+
+fabric || fail 'the fabric did not come up'
+modprobe aer_inject || fail 'no aer_inject'
+systemctl --version | head -n 1
+systemd-analyze time > boot.txt
+systemd-analyze verify /usr/lib/systemd/system/$unit > verify.txt 2>&1
+echo $? > verify.rc
+
+# What `doctor` says in the unit's own sandbox, with every capability of it and with one of them taken away.
+sed -e 's/^ExecStart=.*/ExecStart=\/usr\/bin\/rdmascope doctor --json/' -e 's/^Type=.*/Type=oneshot/' \
+  -e '/^WatchdogSec=/d' -e '/^Restart/d' /usr/lib/systemd/system/$unit > /etc/systemd/system/doctor.service
+mkdir -p /etc/systemd/system/doctor.service.d
+capabilities=$(sed -n 's/^CapabilityBoundingSet=//p' /usr/lib/systemd/system/$unit)
+for without in none $capabilities; do
+  step "doctor without $without"
+  dropin=/etc/systemd/system/doctor.service.d/without.conf
+  printf '[Service]\nStandardOutput=truncate:%s\n' "$OUT/doctor-$without.json" > $dropin
+  [ $without = none ] || printf 'CapabilityBoundingSet=~%s\nAmbientCapabilities=~%s\n' $without $without >> $dropin
+  systemctl daemon-reload
+  systemctl start doctor.service || { journalctl --no-pager -u doctor.service; fail "doctor without $without"; }
+done
+echo $capabilities > capabilities
+
+mkdir -p /etc/systemd/system/$unit.d
+printf '[Service]\nType=exec\nWatchdogSec=0\n' > /etc/systemd/system/$unit.d/x.conf; systemctl daemon-reload
+step 'the service'
+echo 'RDMASCOPE_RECORD=/var/lib/rdmascope/node.jsonl' >> /etc/rdmascope/environment
+echo 'RDMASCOPE_PROBE_BUDGET=off' >> /etc/rdmascope/environment
+action start
+systemctl start $unit || failed 'the service does not start'
+action started
+pid=$(systemctl show --property MainPID --value $unit)
+cat /proc/$pid/status > status
+systemctl show $unit > properties
+systemctl show --property StatusText --value $unit > status_text
+systemd-analyze --no-pager security $unit > security.txt
+stat -c '%a %U %G' /run/rdmascope /run/rdmascope/events.sock /var/lib/rdmascope /etc/rdmascope/environment > modes
+# The group is what lets a program read the socket.
+member() { setpriv --reuid 65534 --regid 65534 --groups "$(getent group rdmascope | cut -d: -f3)" "$@"; }
+stranger() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+stranger timeout 5 subscribe /run/rdmascope/events.sock > stranger.jsonl 2>&1
+member subscribe /run/rdmascope/events.sock > told.jsonl &
+
+recording=/var/lib/rdmascope/node.jsonl
+probed() { grep '"type":"probes"' $recording | grep -q '"attached":[5-9]'; }
+wait_for 60 probed || failed 'no probes after 60 s'
+
+step 'posts'
+perftest write ib_write_bw -n 500 -s 4096 || { cat write.*; fail 'ib_write_bw'; }
+posted() { grep -q '"type":"qp_stats"' $recording; }
+wait_for 10 posted || failed 'no posts were seen'
+
+step 'a PCIe error'
+action inject
+aer "$(card_pci)" uncorrected 4000
+heard() { grep -q '"rule":"pcie.aer_fatal"' told.jsonl; }
+wait_for 10 heard || { cat told.jsonl; failed 'nobody was told of the PCIe error'; }
+
+step 'the end'
+action stop
+systemctl stop $unit || failed 'the service does not stop'
+action stopped
+systemctl show --property Result --property ExecMainStatus $unit > end
+cp $recording node.jsonl
+journalctl --no-pager -o cat -u $unit > journal
+cat journal
+ls -l /run/rdmascope > runtime_after 2>&1 || true
