@@ -1,16 +1,16 @@
 //! `cargo xtask test`: every test there is, and one line that counts them.
 //!
 //! 1. the host's packages, where they may be installed;
-//! 2. the release build, which tests look at and the guests run;
+//! 2. the release build, which tests look at and the guests run; the .deb with it, and a Debian to install it in;
 //! 3. `cargo test` for the workspace;
 //! 4. a few traces of each kind through the rules, which must not have become worse (`cargo xtask score --subset`);
 //! 5. the payloads on every kernel, then the assertions over what they left (`tests/tests/vm`), which find the results
 //!    by the environment variable [`RESULTS`] and skip without it.
 
 use std::env;
-use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead, BufReader, pipe};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -19,12 +19,15 @@ use crate::counts::{Counts, Reader};
 use crate::debian::{self, TEST_PACKAGES};
 use crate::stage::stage;
 use crate::vm::{self, Outcome};
-use crate::{command, score, workspace};
+use crate::{command, package, score, workspace};
 
 /// The environment variable that names the folder of the guests' results.
 const RESULTS: &str = "RDMASCOPE_VM_RESULTS";
 /// The environment variable that names the release build.
 const RELEASE: &str = "RDMASCOPE_RELEASE";
+/// The environment variables that name the .deb, and the folder of the Debian to install it in.
+const DEB: &str = "RDMASCOPE_DEB";
+const CHROOT: &str = "RDMASCOPE_CHROOT";
 /// The test program that asserts over them, as cargo names it.
 const VM_ASSERTIONS: &str = "tests/vm/main.rs";
 
@@ -46,8 +49,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let guests = if arguments.no_vm { Some("--no-vm was given".to_owned()) } else { vm::unavailable() };
     let mut counts = Counts::default();
     stage("release build", || command::run(&mut command::cargo(["build", "--release", "--package", "rdmascope"])))?;
+    let made = stage("package", packages)?;
     let (host, assertions) =
-        stage("cargo test", || cargo_test(["--workspace"], Reader::setting_aside(VM_ASSERTIONS), None))?;
+        stage("cargo test", || cargo_test(["--workspace"], Reader::setting_aside(VM_ASSERTIONS), &made))?;
     counts += host;
     match stage("score of the rules, subset", score::subset) {
         Ok(()) => counts.passed += 1,
@@ -86,6 +90,19 @@ impl fmt::Display for NotPassed {
 
 impl std::error::Error for NotPassed {}
 
+/// The .deb and what it is installed in, by the variables that name them; where there can be none, the test that wants
+/// them says it was skipped.
+fn packages() -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut made = vec![(RELEASE, workspace::target().join("release/rdmascope"))];
+    if let Some(reason) = package::chroot::unavailable() {
+        println!("no package is tried: {reason}");
+    } else {
+        made.push((DEB, package::deb::make(&made[0].1)?));
+        made.push((CHROOT, package::chroot::base()?));
+    }
+    Ok(made)
+}
+
 /// The payloads, each a test on each kernel, and the assertions over their results.
 fn in_guests() -> Result<Counts> {
     let mut counts = Counts::default();
@@ -99,7 +116,7 @@ fn in_guests() -> Result<Counts> {
     if workspace::root().join("tests").join(VM_ASSERTIONS).exists() {
         let arguments = ["--package", "end-to-end", "--test", "vm"];
         let (assertions, _) = stage("assertions over the guests' results", || {
-            cargo_test(arguments, Reader::default(), Some(vm::results_directory().into()))
+            cargo_test(arguments, Reader::default(), &[(RESULTS, vm::results_directory())])
         })?;
         counts += assertions;
     }
@@ -110,17 +127,17 @@ fn in_guests() -> Result<Counts> {
 fn cargo_test<const N: usize>(
     arguments: [&str; N],
     mut reader: Reader,
-    results: Option<OsString>,
+    variables: &[(&str, PathBuf)],
 ) -> Result<(Counts, Counts)> {
     // One pipe for both streams: cargo names the test program on one, the program prints its tests on the other.
     let (output, writer) = pipe()?;
     let mut cargo = command::cargo(["test", "--no-fail-fast"]);
-    cargo.args(arguments).args(["--", "--show-output"]).env_remove(RESULTS);
-    cargo.env(RELEASE, workspace::root().join("target/release/rdmascope"));
-    cargo.stdout(writer.try_clone()?).stderr(writer);
-    if let Some(results) = results {
-        cargo.env(RESULTS, results);
+    cargo.args(arguments).args(["--", "--show-output"]);
+    for variable in [RESULTS, RELEASE, DEB, CHROOT] {
+        cargo.env_remove(variable);
     }
+    cargo.envs(variables.iter().map(|(name, path)| (name, path)));
+    cargo.stdout(writer.try_clone()?).stderr(writer);
     let mut running = cargo.spawn().context("cannot start cargo")?;
     // The command holds our copies of the pipe's writing end; the output ends once they are closed.
     drop(cargo);
