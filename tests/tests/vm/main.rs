@@ -4,6 +4,7 @@ mod doctor;
 mod failover;
 mod marks;
 mod recordings;
+mod service;
 mod sources;
 
 use end_to_end::vm::on_each_kernel;

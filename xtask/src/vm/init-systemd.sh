@@ -11,8 +11,10 @@ for directory in etc usr/bin usr/lib/systemd/system usr/lib/sysusers.d; do
 done
 mkdir -p /var/lib /var/log /tmp/root
 mount --bind /tmp/root /root
-tar -x -C / -f /payload/package.tar ./etc ./usr/bin ./usr/lib/systemd ./usr/lib/sysusers.d
+tar -x --no-overwrite-dir -C / -f /payload/package.tar ./etc ./usr/bin ./usr/lib/systemd ./usr/lib/sysusers.d
 systemd-sysusers rdmascope.conf
+# Without an identity this would be a first boot, at which systemd asks questions.
+systemd-machine-id-setup --print > /dev/null
 
 # rdma-core would rename the software devices that the payloads know by name.
 mkdir -p /etc/udev/rules.d
