@@ -38,6 +38,14 @@ doctor no_sys_admin_at_2 CAP_SYS_ADMIN
 doctor no_bpf_at_2 CAP_SYS_ADMIN CAP_BPF
 doctor no_perfmon_at_2 CAP_SYS_ADMIN CAP_PERFMON
 cat paranoid > /proc/sys/kernel/perf_event_paranoid
+# The drop-ins that are shipped as examples.
+tar -x -C /tmp -f /payload/package.tar ./usr/share/doc/rdmascope/examples
+for example in least packets; do
+  cp "/tmp/usr/share/doc/rdmascope/examples/systemd/$example.conf" /etc/systemd/system/doctor.service.d/
+  [ $example = least ] || printf '[Service]\nEnvironment=RDMASCOPE_PACKETS=auto\n' > /etc/systemd/system/doctor.service.d/wanted.conf
+  doctor "$example"
+  rm /etc/systemd/system/doctor.service.d/*.conf
+done
 
 mkdir -p /etc/systemd/system/$unit.d
 printf '[Service]\nType=exec\nWatchdogSec=0\n' > /etc/systemd/system/$unit.d/x.conf; systemctl daemon-reload

@@ -40,6 +40,28 @@ fn each_capability_of_the_unit_is_there_for_probes_that_do_not_attach_without_it
 }
 
 #[test]
+fn with_the_examples_of_drop_ins_it_does_without_probes_or_looks_at_packets() {
+    on_each_kernel("service", |results| {
+        let at = &results.kernel;
+        let least = results.json("least.json");
+        assert_eq!(least["kernel"]["capabilities"], Value::Array(Vec::new()), "on {at}");
+        assert_eq!(probes(results, "least", true), BTreeSet::new(), "on {at}");
+        let state = |report: &Value, name: &str| {
+            let sources = report["sources"].as_array().expect("doctor lists sources");
+            sources.iter().find(|source| source["name"] == name).map(|source| source["state"].clone())
+        };
+        let all = results.json("all.json");
+        for counters in ["sysfs", "nldev", "pcie", "ethtool"] {
+            assert_eq!(state(&least, counters), state(&all, counters), "{counters} on {at}");
+        }
+        assert_eq!(state(&all, "packets"), Some("off".into()), "on {at}");
+        let packets = results.json("packets.json");
+        assert_eq!(state(&packets, "packets"), Some("ok".into()), "on {at}: {}", packets["sources"]);
+        assert_eq!(probes(results, "packets", false), BTreeSet::new(), "on {at}");
+    });
+}
+
+#[test]
 fn the_service_runs_as_its_own_user_with_the_listed_capabilities_and_no_other() {
     on_each_kernel("service", |results| {
         let text = results.text("status");
