@@ -47,10 +47,9 @@ for example in least packets; do
   rm /etc/systemd/system/doctor.service.d/*.conf
 done
 
-mkdir -p /etc/systemd/system/$unit.d
-printf '[Service]\nType=exec\nWatchdogSec=0\n' > /etc/systemd/system/$unit.d/x.conf; systemctl daemon-reload
 step 'the service'
 echo 'RDMASCOPE_RECORD=/var/lib/rdmascope/node.jsonl' >> /etc/rdmascope/environment
+echo 'RDMASCOPE_RING=/var/lib/rdmascope/ring' >> /etc/rdmascope/environment
 echo 'RDMASCOPE_PROBE_BUDGET=off' >> /etc/rdmascope/environment
 action start
 systemctl start $unit || failed 'the service does not start'
@@ -58,7 +57,6 @@ action started
 pid=$(systemctl show --property MainPID --value $unit)
 cat /proc/$pid/status > status
 systemctl show $unit > properties
-systemctl show --property StatusText --value $unit > status_text
 systemd-analyze --no-pager security $unit > security.txt
 stat -c '%a %U %G' /run/rdmascope /run/rdmascope/events.sock /var/lib/rdmascope /etc/rdmascope/environment > modes
 # The group is what lets a program read the socket.
@@ -82,12 +80,25 @@ aer "$(card_pci)" uncorrected 4000
 heard() { grep -q '"rule":"pcie.aer_fatal"' told.jsonl; }
 wait_for 10 heard || { cat told.jsonl; failed 'nobody was told of the PCIe error'; }
 
+step 'the configuration, read again'
+echo 'interval = "500ms"' > /etc/rdmascope/rdmascope.toml
+systemctl reload $unit || failed 'reloading'
+journalled() { journalctl --no-pager -o cat -u $unit | grep -qF -- "$1"; }
+wait_for 10 journalled 'read again and in force' || failed 'no word of the new configuration'
+echo 'interval = "soon"' > /etc/rdmascope/rdmascope.toml
+systemctl reload $unit || failed 'reloading'
+wait_for 10 journalled 'everything stays as it was' || failed 'no word of the wrong configuration'
+[ "$(systemctl show --property MainPID --value $unit)" = "$pid" ] || failed 'it was started anew'
+
 step 'the end'
+# A watchdog that was fed, last after it had started.
+systemctl show --property ExecMainStartTimestampMonotonic --property WatchdogTimestampMonotonic --property StatusText $unit > alive
 action stop
 systemctl stop $unit || failed 'the service does not stop'
 action stopped
 systemctl show --property Result --property ExecMainStatus $unit > end
 cp $recording node.jsonl
+ls /var/lib/rdmascope/ring > ring
 journalctl --no-pager -o cat -u $unit > journal
 cat journal
 ls -l /run/rdmascope > runtime_after 2>&1 || true

@@ -113,6 +113,21 @@ fn under_the_unit_it_sees_every_probe_counters_posts_and_a_pcie_error_and_tells_
 }
 
 #[test]
+fn systemd_hears_that_it_is_ready_alive_and_what_it_watches_and_the_ring_saves_the_incident() {
+    on_each_kernel("service", |results| {
+        let at = &results.kernel;
+        let alive = results.text("alive");
+        let value = |key: &str| alive.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+        let time = |key: &str| value(key).parse::<u64>().unwrap_or_else(|_| panic!("{key} on {at}: {alive}"));
+        let fed = time("WatchdogTimestampMonotonic=") - time("ExecMainStartTimestampMonotonic=");
+        assert!(fed > 5_000_000, "on {at}: last {fed} us after its start");
+        assert!(value("StatusText=").contains("raised"), "on {at}: {alive}");
+        let ring = results.text("ring");
+        assert!(ring.contains("-pcie.aer_fatal.jsonl"), "on {at}: {ring}");
+    });
+}
+
+#[test]
 fn systemd_stops_it_cleanly_and_nothing_of_it_stays_in_run() {
     on_each_kernel("service", |results| {
         let end = results.text("end");
