@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::debian::{self, BPF_PACKAGES, Package, TEST_PACKAGES};
-use crate::{command, vm};
+use crate::{command, package, vm};
 
 /// The BPF linker's version that the kept objects are built with; it matches aya 0.14.
 const BPF_LINKER_VERSION: &str = "0.10.1";
@@ -28,6 +28,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let linker = has_bpf_linker();
     let state = if linker { "ok" } else { "missing" };
     println!("{state:8} {:18} links the BPF programs (only to rebuild the kept objects)", "bpf-linker");
+    let cargo_deb = if package::deb::has_tool() { "ok" } else { "missing" };
+    println!("{cargo_deb:8} {:18} makes the .deb; built with cargo below target/tools", "cargo-deb");
     println!("{:8} {:18} {}", "", "the guests", vm::DOWNLOADS);
 
     if arguments.dry_run || !debian::may_install() {
@@ -44,6 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("installing bpf-linker {BPF_LINKER_VERSION} with cargo");
         command::run(&mut command::cargo(linker_install()))?;
     }
+    package::deb::tool()?;
     Ok(())
 }
 

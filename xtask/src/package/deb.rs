@@ -17,7 +17,7 @@ pub(crate) fn make(program: &Path) -> Result<PathBuf> {
     files::make(program)?;
     let output = directory().join("deb");
     emptied(&output)?;
-    // Stripped by the release profile. The pages' time would differ in each run: cargo-deb takes that of the manifest.
+    // The release profile has stripped it.
     let mut cargo_deb = Command::new(tool);
     cargo_deb.args(["--quiet", "--package", "rdmascope", "--no-build", "--no-strip", "--output"]).arg(&output);
     command::run(cargo_deb.current_dir(workspace::root()))?;
@@ -31,14 +31,25 @@ pub(crate) fn listing(package: &Path) -> Result<String> {
 
 /// Installs cargo-deb unless it is there: a minute or two.
 pub(crate) fn tool() -> Result<PathBuf> {
-    let root = workspace::root().join("target/tools");
-    let program = root.join("bin/cargo-deb");
-    let version = command::text(Command::new(&program).arg("--version"));
-    if !version.is_ok_and(|version| version.trim().ends_with(VERSION)) {
-        println!("installing cargo-deb {VERSION} in {}", root.display());
+    if !has_tool() {
+        println!("installing cargo-deb {VERSION} in {}", tools().display());
         let install = ["install", "cargo-deb", "--version", VERSION, "--locked", "--quiet", "--no-default-features"];
         // Debian's xz compresses in its place: the feature left out would build a copy of liblzma.
-        command::run(command::cargo(install).arg("--root").arg(&root))?;
+        command::run(command::cargo(install).arg("--root").arg(tools()))?;
     }
-    Ok(program)
+    Ok(program())
+}
+
+/// Whether the version that is wanted is there.
+pub(crate) fn has_tool() -> bool {
+    let version = command::text(Command::new(program()).arg("--version"));
+    version.is_ok_and(|version| version.trim().ends_with(VERSION))
+}
+
+fn program() -> PathBuf {
+    tools().join("bin/cargo-deb")
+}
+
+fn tools() -> PathBuf {
+    workspace::root().join("target/tools")
 }

@@ -129,9 +129,7 @@ pub(crate) fn pack(init: Init, payloads: &[&Payload], extra: &[PathBuf], work: &
     archive.file("payload/init.sh", init.script().as_bytes())?;
     archive.file("payload/run.sh", RUN.as_bytes())?;
     if init == Init::Systemd {
-        let given = extra.iter().find(|path| path.file_name().is_some_and(|name| name == PRODUCT));
-        let program = given.map_or_else(build_product, |path| Ok(path.clone()))?;
-        let package = package::deb::make(&program)?;
+        let package = package::deb::make(&build_product()?)?;
         let files = command::output(command::system("dpkg-deb").arg("--fsys-tarfile").arg(package))?;
         archive.file("payload/package.tar", &files)?;
     }
