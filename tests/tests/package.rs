@@ -1,5 +1,5 @@
-//! What is promised of the packages: the .deb in a minimal Debian 12, the unit as systemd judges it, the Kubernetes
-//! manifest's promises. `cargo xtask test` makes both and names them; see `xtask/src/package.rs`.
+//! What is promised of the packages: the .deb in a minimal Debian 12, and the unit as systemd judges it.
+//! `cargo xtask test` makes the .deb and the Debian, and names them; see `xtask/src/package.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
