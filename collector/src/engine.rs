@@ -41,6 +41,8 @@ pub struct Engine {
     qp_pending: Option<Nanos>,
     stopwatch: Stopwatch,
     failover_changes: Vec<Arc<Failover>>,
+    /// QP failures up to here are in the devices' totals.
+    failures_counted: Nanos,
 }
 
 impl Engine {
@@ -63,6 +65,7 @@ impl Engine {
             qp_pending: None,
             stopwatch: Stopwatch::default(),
             failover_changes: Vec::new(),
+            failures_counted: 0,
         }
     }
 
@@ -170,6 +173,7 @@ impl Engine {
 
     fn close_window(&mut self, at: Nanos) {
         self.world.windows += 1;
+        self.count_failures(at);
         let tracing = self.tracing(at);
         self.close_qps(at, tracing);
         let window_s = self.window_ns as f64 / 1e9;

@@ -22,6 +22,11 @@ impl Engine {
             return;
         }
         for failover in self.stopwatch.take_changed() {
+            if failover.closed_t.is_some()
+                && let Some(at) = self.world.place_of(failover.key)
+            {
+                Arc::make_mut(&mut self.world.ports[at]).failovers.ended(&failover);
+            }
             let known = self.world.failovers.iter_mut().rev().find(|known| known.id == failover.id);
             match known {
                 Some(known) => *known = failover.clone(),

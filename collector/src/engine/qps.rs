@@ -192,6 +192,7 @@ impl Engine {
             let port = Arc::make_mut(&mut self.world.ports[index]);
             port.traced_bytes = port.traced_bytes.saturating_add(grown.bytes);
             port.latencies.take(t, grown);
+            port.posted.add(grown);
             qp.posted_in = port.posting.take(qp.posted_in, grown).unwrap_or(qp.posted_in);
         }
         let active_before = qp.stats_t;
@@ -225,6 +226,18 @@ impl Engine {
             let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, completed };
             self.qp_moved(device, seen.qpn, &moved);
         }
+    }
+
+    /// Counts the QPs that went into the error state long enough ago that the call that asked for it has been told.
+    pub(super) fn count_failures(&mut self, at: Nanos) {
+        let (from, to) = (self.failures_counted, at.saturating_sub(LATE_CALL_NS));
+        let ripe = self.world.qp_failures.since(from).filter(|(t, _)| *t <= to);
+        let ripe: Vec<(DeviceId, bool)> = ripe.map(|(_, failure)| (failure.device, failure.asked)).collect();
+        for (device, asked) in ripe {
+            let totals = &mut self.device_mut(device).qps;
+            *(if asked { &mut totals.asked } else { &mut totals.unasked }) += 1;
+        }
+        self.failures_counted = to.max(from);
     }
 
     /// At the end of a window: how many QPs each port has, and how fast those with a history were. One look at each QP, for
@@ -273,6 +286,7 @@ impl Engine {
             let before = before.iter().find(|(name, _)| **name == **status).map_or(0, |(_, n)| *n);
             if *n > before {
                 let status = self.text(status);
+                self.device_mut(device).qps.error(&status, n - before);
                 let event = QpErrors { id, device, port, qpn: seen.qpn, status, n: n - before };
                 let what = format!("had {} completions", event.status);
                 Arc::make_mut(&mut self.world.qp_errors).push(t, event);

@@ -23,6 +23,16 @@ impl World {
     /// How much of the node's RDMA activity the probes see. Walks all QPs.
     #[must_use]
     pub fn coverage(&self) -> Coverage {
+        Coverage {
+            bytes_ratio: self.traced_share(),
+            qps_traced: self.qps.iter().filter(|qp| qp.stats_t.is_some()).count(),
+            qps: self.qps.len(),
+        }
+    }
+
+    /// [`Coverage::bytes_ratio`] alone.
+    #[must_use]
+    pub fn traced_share(&self) -> Option<f64> {
         let (mut traced, mut counted) = (0.0, 0.0);
         for (_, port) in self.present_ports() {
             let Some(sent) = port.rates.get(&Meaning::TxBytes) else { continue };
@@ -32,11 +42,7 @@ impl World {
                 counted += counter;
             }
         }
-        Coverage {
-            bytes_ratio: (counted > 0.0).then(|| (traced / counted).min(1.0)),
-            qps_traced: self.qps.iter().filter(|qp| qp.stats_t.is_some()).count(),
-            qps: self.qps.len(),
-        }
+        (counted > 0.0).then(|| (traced / counted).min(1.0))
     }
 }
 

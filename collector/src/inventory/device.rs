@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::CounterSet;
+use super::{CounterSet, QpTotals};
 use crate::observation::{self, Nanos};
 use crate::timeline::Events;
 
@@ -99,6 +99,8 @@ pub struct DeviceRecord {
     pub reports: Events<Arc<str>>,
     /// The last reset of its counters: when, and how many counters fell together.
     pub reset: Option<(Nanos, u32)>,
+    /// What became of its QPs since the beginning.
+    pub qps: QpTotals,
 }
 
 impl DeviceRecord {
@@ -120,6 +122,7 @@ impl DeviceRecord {
             sets: Vec::new(),
             reports: Events::new(MAX_REPORTS),
             reset: None,
+            qps: QpTotals::default(),
         }
     }
 

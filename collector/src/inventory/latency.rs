@@ -118,6 +118,8 @@ pub struct Latencies {
 
 #[derive(Debug, Clone, Default)]
 struct OfClass {
+    /// Since the beginning.
+    total: Vec<u64>,
     open: Option<Box<LatencyWindow>>,
     closed: Arc<VecDeque<LatencyWindow>>,
     levels: Arc<VecDeque<Level>>,
@@ -152,6 +154,14 @@ impl Latencies {
         Some(Baseline { low_ns: low(|l| l.0)?, median_ns: low(|l| l.1)?, windows: levels.len() })
     }
 
+    /// All operations since the beginning, by latency: bucket i counts [2^i, 2^(i+1)) ns; empty when none was measured.
+    #[must_use]
+    pub fn total(&self) -> Vec<u64> {
+        let mut total = Vec::new();
+        self.classes.iter().for_each(|class| super::totals::add(&mut total, &class.total));
+        total
+    }
+
     fn of(&self, class: SizeClass) -> &OfClass {
         &self.classes[class as usize]
     }
@@ -160,6 +170,7 @@ impl Latencies {
     pub(crate) fn take(&mut self, t: Nanos, grown: &Grown) {
         let Some(latency) = &grown.latency else { return };
         let class = &mut self.classes[size_class(grown) as usize];
+        super::totals::add(&mut class.total, latency);
         let open = class.open.get_or_insert_with(|| Box::new(LatencyWindow::empty(t)));
         for (sum, n) in open.counts.iter_mut().zip(latency) {
             *sum = sum.saturating_add(*n);

@@ -17,6 +17,7 @@ mod qp;
 mod restate;
 mod sets;
 mod slices;
+mod totals;
 mod uncorrected;
 
 use std::collections::{BTreeMap, HashMap};
@@ -38,6 +39,7 @@ pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::restate;
 pub use sets::CounterSet;
 pub use slices::{Signal, Slice, Slices};
+pub use totals::{FailoverTotals, PHASES, PostTotals, QpTotals};
 pub(crate) use uncorrected::SKEW_NS;
 pub use uncorrected::Uncorrected;
 

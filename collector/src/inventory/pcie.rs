@@ -70,6 +70,8 @@ pub struct AerTotal {
     pub name: Arc<str>,
     /// The number.
     pub value: u64,
+    /// Since when it is counted: the first reading, or the reading before it fell.
+    pub start: Nanos,
 }
 
 impl AerTotal {
@@ -155,7 +157,7 @@ impl PcieRecord {
 
     /// Takes an observation; says whether an AER total grew.
     pub(crate) fn update(&mut self, t: Nanos, seen: &observation::Pcie<'_>) -> bool {
-        self.t = t;
+        let before = std::mem::replace(&mut self.t, t);
         if let Some(class) = &seen.class {
             self.class = Some(class.as_ref().into());
         }
@@ -188,7 +190,7 @@ impl PcieRecord {
             (AerSeverity::Nonfatal, &aer.nonfatal),
             (AerSeverity::Fatal, &aer.fatal),
         ] {
-            grew |= self.take_totals(t, &mut totals, severity, pairs, first);
+            grew |= self.take_totals((before, t), &mut totals, severity, pairs, first);
         }
         self.aer = Some(totals);
         grew
@@ -196,7 +198,7 @@ impl PcieRecord {
 
     fn take_totals(
         &mut self,
-        t: Nanos,
+        (before, t): (Nanos, Nanos),
         totals: &mut Vec<AerTotal>,
         severity: AerSeverity,
         pairs: &Pairs<'_, u64>,
@@ -208,12 +210,15 @@ impl PcieRecord {
             let (name, n) = match old {
                 Some(total) => {
                     let n = value.saturating_sub(total.value);
+                    if *value < total.value {
+                        total.start = before;
+                    }
                     total.value = *value;
                     (total.name.clone(), n)
                 }
                 None => {
                     let name: Arc<str> = name.as_ref().into();
-                    totals.push(AerTotal { severity, name: name.clone(), value: *value });
+                    totals.push(AerTotal { severity, name: name.clone(), value: *value, start: t });
                     // A kind that was not listed before has an unknown past, except that it was not there a poll ago.
                     (name, if first { 0 } else { *value })
                 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::totals::{Bases, FailoverTotals, PostTotals};
 use super::{CounterSet, DeviceId, Latencies, Posting, Slices};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
@@ -101,16 +102,16 @@ pub struct MeaningReading {
 }
 
 /// One counter's place: set and series.
-type Place = (u16, u16);
+pub(super) type Place = (u16, u16);
 
 /// A counter that could give a meaning: rank, source, network device, how it combines, place.
 type Candidate = (u8, observation::CounterSource, Option<Arc<str>>, How, Place);
 
 /// Counters of one meaning, best rank first; those of one rank from one source are combined.
 #[derive(Debug, Clone, Default)]
-struct Group {
-    places: Vec<Place>,
-    how: Option<How>,
+pub(super) struct Group {
+    pub(super) places: Vec<Place>,
+    pub(super) how: Option<How>,
 }
 
 /// One port.
@@ -170,7 +171,12 @@ pub struct PortRecord {
     pub latencies: Latencies,
     /// QPs on the port now.
     pub qps: u32,
+    /// What its QPs posted since the beginning.
+    pub posted: PostTotals,
+    /// Its failovers since the beginning.
+    pub failovers: FailoverTotals,
     pub(crate) traced_bytes: u64,
+    pub(super) bases: Bases,
     groups: Arc<BTreeMap<Meaning, Vec<Group>>>,
 }
 
@@ -231,7 +237,10 @@ impl PortRecord {
             slices: Slices::default(),
             latencies: Latencies::default(),
             qps: 0,
+            posted: PostTotals::default(),
+            failovers: FailoverTotals::default(),
             traced_bytes: 0,
+            bases: Bases::default(),
             groups: Arc::default(),
         }
     }
@@ -345,14 +354,14 @@ impl PortRecord {
     }
 
     /// The group that gives a meaning now: the best rank of which every counter can be read.
-    fn group(&self, meaning: Meaning) -> Option<&Group> {
+    pub(super) fn group(&self, meaning: Meaning) -> Option<&Group> {
         self.groups
             .get(&meaning)?
             .iter()
             .find(|group| group.places.iter().all(|place| self.at(*place).value().is_some()))
     }
 
-    fn at(&self, (set, series): Place) -> &Series {
+    pub(super) fn at(&self, (set, series): Place) -> &Series {
         &self.sets[usize::from(set)].series[usize::from(series)]
     }
 
@@ -456,6 +465,7 @@ impl PortRecord {
             });
             self.rates.entry(meaning).or_default().push(value);
         }
+        self.rebase(now);
         self.posting.close_window(now, tracing);
         self.follow();
         self.latencies.close_window(now);

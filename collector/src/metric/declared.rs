@@ -125,7 +125,7 @@ metrics! {
         NETWORK_UP "hw.network.up" "1" UpDownCounter Default [HW_ID, HW_NAME, HW_TYPE, PORT]
             "1 when the port is ACTIVE, 0 when it is in another known state";
         STATUS "hw.status" "1" UpDownCounter Default [HW_ID, HW_NAME, HW_TYPE, PORT, HW_STATE]
-            "1 for the state the port is in and 0 for the others: failed when it is down or a finding about it is critical, else predicted_failure when a finding says that it is about to fail, else degraded when a finding is a warning or the port is neither up nor down, else ok";
+            "1 for the state the port is in and 0 for the others: failed when it is down, else predicted_failure when a finding says that it is failing or about to, else failed when a finding about it is critical, else degraded when one is a warning or the port is neither up nor down, else ok; findings about its QPs do not count";
         ERRORS "hw.errors" "{error}" Counter Default [HW_ID, HW_NAME, HW_TYPE, PORT, ERROR_TYPE, DIRECTION]
             "Errors of link, module and device; a kind of error the driver does not count has no point";
         TEMPERATURE "hw.temperature" "Cel" Gauge Default [HW_ID, HW_NAME, HW_SENSOR]
@@ -162,7 +162,7 @@ metrics! {
         TRANSMIT_WAIT "rdma.transmit.wait" "{tick}" Counter Default [HW_ID, HW_NAME, PORT]
             "Ticks with something to send and nothing sent; the length of a tick is the device's own, so compare it only with itself";
         DROPPED "rdma.packets.dropped" "{packet}" Counter Default [HW_ID, HW_NAME, PORT, DIRECTION, CAUSE]
-            "Packets dropped: discarded, limited, without a posted receive (no_receive), by the bus (pcie), management packets (vl15)";
+            "Packets dropped: discarded for want of room or by a link that is down, limited by a limiter, no_receive for want of a posted receive, pcie because the bus could not take them, vl15 management packets";
         RETRANSMISSIONS "rdma.retransmissions" "{event}" Counter Default [HW_ID, HW_NAME, PORT, CAUSE]
             "Times this side had to send again, by what made it; of adapters that do not tell causes see rdma.retransmitted.packets";
         RETRANSMITTED_PACKETS "rdma.retransmitted.packets" "{packet}" Counter Default [HW_ID, HW_NAME, PORT]

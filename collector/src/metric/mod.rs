@@ -8,10 +8,12 @@
 //! ```text
 //! declared          the table
 //! prometheus_name   what each is called in Prometheus
+//! collect           the world as points
 //! own               what the program reports of itself
 //! page              docs/metrics.md
 //! ```
 
+mod collect;
 pub mod declared;
 mod own;
 pub mod page;
@@ -19,6 +21,7 @@ mod prometheus_name;
 
 use std::sync::Arc;
 
+pub use collect::collect;
 pub use own::{ExporterReport, HooksReport, RecordingReport, SelfReport};
 pub use prometheus_name::label_name;
 

@@ -11,4 +11,4 @@ mod ring;
 mod series;
 
 pub use ring::{Events, Ring};
-pub use series::{Growth, Series};
+pub use series::{Growth, Series, Total};

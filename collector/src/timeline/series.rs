@@ -45,6 +45,22 @@ struct Run {
     from: Nanos,
     t: Nanos,
     value: u64,
+    /// Since when the total is counted.
+    start: Nanos,
+    /// What was counted before the counter went over the end of its range, since `start`.
+    wrapped: u64,
+}
+
+/// What a counter has counted, in its own unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Total {
+    /// The counter's own number, and what it counted before it went over the end of its range.
+    pub value: u64,
+    /// Since when: the reading before the counter was set back; the first reading where nobody knows (at the beginning,
+    /// after a gap, after a fall that can be anything), so that the value may hold older counts.
+    pub start: Nanos,
+    /// When it was read.
+    pub t: Nanos,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +134,7 @@ impl Series {
             return;
         }
         let Some(run) = self.run else {
-            self.run = Some(Run { from: t, t, value });
+            self.run = Some(Run { from: t, t, value, start: t, wrapped: 0 });
             self.delta = Delta::Unknown;
             self.rate = None;
             return;
@@ -144,7 +160,17 @@ impl Series {
                 t
             }
         };
-        self.run = Some(Run { from, t, value });
+        let (start, wrapped) = match delta {
+            Delta::Known(_) | Delta::Saturated => (run.start, run.wrapped),
+            Delta::Wrapped(counted) => {
+                // Counted on from the old value, over the end, to the new one.
+                let before = run.wrapped.saturating_add(run.value).saturating_add(counted).saturating_sub(value);
+                (run.start, before)
+            }
+            Delta::Reset => (run.t, 0),
+            Delta::Unknown => (t, 0),
+        };
+        self.run = Some(Run { from, t, value, start, wrapped });
         if delta.value() != Some(0) && self.def.kind == Kind::Counter {
             self.remember(Change { t, delta });
         }
@@ -186,6 +212,23 @@ impl Series {
         Some(growth)
     }
 
+    /// What it has counted. `None` for a gauge, when the last reading was none or says "no count" (all ones), and while the
+    /// counter stands at its ceiling: what comes on top cannot be seen.
+    #[must_use]
+    pub fn total(&self) -> Option<Total> {
+        let (value, run) = (self.value()?, self.run?);
+        if self.def.kind != Kind::Counter || value == u64::MAX || self.saturated() {
+            return None;
+        }
+        Some(Total { value: run.wrapped.saturating_add(value), start: run.start, t: self.t })
+    }
+
+    /// The last reading is at most three periods (and three seconds) old.
+    #[must_use]
+    pub fn fresh(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.t) <= FRESH_NS.max(self.dt.saturating_mul(3))
+    }
+
     /// Since when growth is known without a gap; `None` when the last reading was none.
     #[must_use]
     pub fn known_since(&self) -> Option<Nanos> {
@@ -195,7 +238,7 @@ impl Series {
     /// Forgets a rate whose readings have stopped: what was true three readings (and at least three seconds) ago says
     /// nothing of now.
     pub fn expire(&mut self, now: Nanos) {
-        if self.rate.is_some() && now.saturating_sub(self.t) > FRESH_NS.max(self.dt.saturating_mul(3)) {
+        if self.rate.is_some() && !self.fresh(now) {
             self.rate = None;
             self.delta = Delta::Unknown;
         }
@@ -237,6 +280,52 @@ mod tests {
     use super::*;
     use crate::observation::CounterSource;
     use crate::timeline::counter_table::lookup;
+
+    fn told(name: &str, driver: &str, readings: &[(Nanos, u64)]) -> Series {
+        let mut series = Series::new(name.into(), lookup(Some(driver), CounterSource::HwCounters, name));
+        readings.iter().for_each(|(t, value)| series.take(*t, *value, false));
+        series
+    }
+
+    #[test]
+    fn a_reset_moves_the_start_to_the_reading_before_it_and_an_unexplained_fall_to_itself() {
+        let total = |series: &Series| series.total().map(|total| (total.value, total.start, total.t));
+        let mut series = told("np_cnp_sent", "mlx5_core", &[(10, 70), (20, 75)]);
+        assert_eq!(total(&series), Some((75, 10, 20)), "the first reading holds what was counted before");
+        series.take(30, 3, false);
+        assert_eq!(total(&series), Some((3, 20, 30)));
+        series.miss(40, Reason::fixed("EIO"));
+        assert_eq!(total(&series), None);
+        series.take(50, 9, false);
+        assert_eq!(total(&series), Some((9, 50, 50)));
+        series.take(60, u64::MAX, false);
+        assert_eq!(total(&series), None, "the device has left the bus");
+        let unknown = told("out_of_sequence", "mlx5_core", &[(10, 70), (20, 7)]);
+        assert_eq!(total(&unknown), Some((7, 20, 20)));
+    }
+
+    #[test]
+    fn a_counter_that_wraps_goes_on_and_one_at_its_ceiling_has_no_total() {
+        let wraps = crate::timeline::counter_table::lookup_in(
+            None,
+            crate::timeline::counter_table::TableSource::Netdev,
+            "carrier_changes",
+        );
+        let mut series = Series::new("carrier_changes".into(), wraps);
+        let end = u64::from(u32::MAX);
+        for (t, value) in [(10, end - 4), (20, 10), (30, 12)] {
+            series.take(t, value, false);
+        }
+        assert_eq!(series.total(), Some(Total { value: end + 13, start: 10, t: 30 }));
+        let sticks = lookup(None, CounterSource::Counters, "symbol_error");
+        let mut series = Series::new("symbol_error".into(), sticks);
+        for (t, value) in [(10, 65_000), (20, 65_535)] {
+            series.take(t, value, false);
+        }
+        assert_eq!(series.total(), None);
+        series.take(30, 2, false);
+        assert_eq!(series.total(), Some(Total { value: 2, start: 20, t: 30 }));
+    }
 
     #[test]
     fn a_late_reading_hides_no_newer_growth() {
