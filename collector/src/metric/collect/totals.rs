@@ -107,14 +107,14 @@ static TOTALS: &[(&Metric, &[(Meaning, More)])] = &[
     (&PCIE_RECOVERIES, &[(Meaning::PcieSignalIntegrity, &[])]),
 ];
 
-/// Meanings of which each counter is a point of its own: by the number in its name, and the factor of its unit to the
-/// metric's (`None`: whole numbers).
+/// Meanings of which each counter is a point of its own: by the number in its name, and how many of the
+/// counter's units are one of the metric's (`None`: whole numbers).
 type Numbered = (&'static Metric, &'static str, Option<f64>, &'static [(Meaning, More)]);
 
 static NUMBERED: &[Numbered] = &[
     (&PRIORITY_IO, PRIORITY, None, &[(Meaning::PriorityTxBytes, &[TX]), (Meaning::PriorityRxBytes, &[RX])]),
     // Microseconds in the counter table.
-    (&PAUSE_TIME, PRIORITY, Some(1e-6), &[(Meaning::TxPauseDuration, &[TX]), (Meaning::RxPauseDuration, &[RX])]),
+    (&PAUSE_TIME, PRIORITY, Some(1e6), &[(Meaning::TxPauseDuration, &[TX]), (Meaning::RxPauseDuration, &[RX])]),
     (&PAUSE_FRAMES, PRIORITY, None, &[(Meaning::TxPauseFrames, &[TX]), (Meaning::RxPauseFrames, &[RX])]),
     (&LANE_ERRORS, LANE, None, &[(Meaning::LaneErrors, &[])]),
 ];
@@ -131,14 +131,14 @@ pub(super) fn gather(gather: &mut Gather<'_>, ports: &[PortPoints<'_>]) {
                 gather.total(metric, attributes, total);
             }
         }
-        for (metric, key, factor, rows) in NUMBERED {
+        for (metric, key, divisor, rows) in NUMBERED {
             for (meaning, more) in *rows {
                 for (number, total) in port.record.totals_by_number(*meaning, now) {
                     let mut attributes = port.attributes(metric).clone();
                     attributes.extend(more.iter().map(|(key, word)| (*key, gather.words.of(word))));
                     attributes.extend(number.map(|number| (*key, number.to_string().into())));
                     let value =
-                        factor.map_or(Value::Int(total.value), |factor| Value::Float(total.value as f64 * factor));
+                        divisor.map_or(Value::Int(total.value), |divisor| Value::Float(total.value as f64 / divisor));
                     gather.counted(metric, attributes, (total.start, total.t), value);
                 }
             }
