@@ -219,7 +219,7 @@ fn series(families: &[Family]) -> usize {
 /// Eight NICs, 10,000 QPs, 200 processes. With `UPDATE=1` in the environment the page is written anew.
 #[test]
 fn a_large_node_has_fewer_than_2000_series_and_the_page_says_how_many() {
-    let simulator = Simulator::with_size("healthy", 7, Size { qps_per_port: 1_240 }).unwrap();
+    let simulator = Simulator::with_size("healthy", 7, Size { qps_per_port: 1_300 }).unwrap();
     let mut known: std::collections::HashMap<(String, u32), u32> = std::collections::HashMap::new();
     let engine = fed(simulator, 20 * S, |body| {
         if let Body::Qp(qp) = body {
@@ -229,7 +229,8 @@ fn a_large_node_has_fewer_than_2000_series_and_the_page_says_how_many() {
     });
     let world = engine.world();
     let processes: HashSet<_> = world.qps.iter().filter_map(|qp| qp.pid).collect();
-    assert_eq!((world.qps.len() / 1000, processes.len()), (10, 200));
+    assert!(world.qps.len() >= 10_000, "{}", world.qps.len());
+    assert_eq!(processes.len(), 200);
     assert!(world.present().count() >= 8);
     let own = SelfReport { observations: Some(1), ..SelfReport::default() };
     let families = collect(world, &own, Options::default());
