@@ -9,21 +9,25 @@
 //! declared          the table
 //! prometheus_name   what each is called in Prometheus
 //! collect           the world as points
-//! own               what the program reports of itself
+//! node_names        names of node_exporter
+//! own, reports      what the program reports of itself
 //! page              docs/metrics.md
 //! ```
 
 mod collect;
 pub mod declared;
+pub mod node_names;
 mod own;
 pub mod page;
 mod prometheus_name;
+mod reports;
 
 use std::sync::Arc;
 
 pub use collect::collect;
 pub use own::{ExporterReport, HooksReport, RecordingReport, SelfReport};
 pub use prometheus_name::label_name;
+pub use reports::Reports;
 
 use crate::observation::Nanos;
 
@@ -34,6 +38,8 @@ pub struct Options {
     pub processes: bool,
     /// So many of the busiest QPs.
     pub qps: usize,
+    /// Without the totals whose counters are exported under their [`node_names`].
+    pub beside_node_names: bool,
 }
 
 /// What a metric is.

@@ -3,6 +3,7 @@
 
 pub mod findings;
 pub mod hook;
+pub mod prometheus;
 pub mod recording;
 pub mod ring;
 pub mod socket;

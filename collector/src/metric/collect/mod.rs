@@ -36,7 +36,7 @@ type Attributes = Vec<(&'static str, Arc<str>)>;
 pub fn collect(world: &World, own: &SelfReport, options: Options) -> Vec<Family> {
     let mut gather = Gather { world, words: Words::default(), families: HashMap::new() };
     let ports = gather.ports();
-    totals::gather(&mut gather, &ports);
+    totals::gather(&mut gather, &ports, options);
     ports::gather(&mut gather, &ports);
     devices::gather(&mut gather);
     qps::gather(&mut gather, options);

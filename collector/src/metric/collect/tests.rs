@@ -236,7 +236,7 @@ fn a_large_node_has_fewer_than_2000_series_and_the_page_says_how_many() {
     let families = collect(world, &own, Options::default());
     let n = series(&families);
     assert!((500..2000).contains(&n), "{n} series");
-    let asked = collect(world, &own, Options { processes: true, qps: 16 });
+    let asked = collect(world, &own, Options { processes: true, qps: 16, ..Options::default() });
     let more = |name: &str| asked.iter().find(|family| family.metric.name == name).unwrap().points.len();
     assert_eq!((more("rdma.process.qps"), more("rdma.qp.io")), (200, 16));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
@@ -257,7 +257,7 @@ fn every_point_has_declared_attributes_in_order_a_kind_and_a_name_of_its_own() {
             recording: Some(crate::metric::RecordingReport::default()),
             ..SelfReport::default()
         };
-        let families = collect(engine.world(), &own, Options { processes: true, qps: 8 });
+        let families = collect(engine.world(), &own, Options { processes: true, qps: 8, ..Options::default() });
         assert!(families.len() > 40, "{scenario}: {}", families.len());
         for Family { metric, points } in &families {
             let mut seen = HashSet::new();

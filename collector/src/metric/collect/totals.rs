@@ -1,13 +1,15 @@
 //! Which meaning of a port's counters is which metric.
 
 use super::{Gather, PortPoints};
+use crate::inventory::PortRecord;
 use crate::metric::declared::{
     CAUSE, CNP_HANDLED, CNP_IGNORED, CNP_RECEIVED, CNP_SENT, COMPLETION_ERRORS, DIRECTION, DISORDER, DROPPED,
     ECN_MARKED, ERROR_TYPE, ERRORS, FEC_CORRECTED, FLUSHED, LANE, LANE_ERRORS, NETWORK_IO, NETWORK_PACKETS, OPERATION,
     OPERATION_ERRORS, PAUSE_FRAMES, PAUSE_TIME, PCIE_RECOVERIES, PCIE_STALL_TIME, PRIORITY, PRIORITY_IO,
     RETRANSMISSIONS, RETRANSMITTED_IO, RETRANSMITTED_PACKETS, SIDE, TRANSMIT_WAIT, WIRE_IO, WIRE_PACKETS,
 };
-use crate::metric::{Metric, Value};
+use crate::metric::node_names::has_node_name;
+use crate::metric::{Metric, Options, Value};
 use crate::timeline::counter_table::Meaning;
 
 /// Attributes a row adds.
@@ -120,11 +122,14 @@ static NUMBERED: &[Numbered] = &[
 ];
 
 /// The totals of all ports.
-pub(super) fn gather(gather: &mut Gather<'_>, ports: &[PortPoints<'_>]) {
+pub(super) fn gather(gather: &mut Gather<'_>, ports: &[PortPoints<'_>], options: Options) {
     let now = gather.now();
     for port in ports {
         for (metric, rows) in TOTALS {
             for (meaning, more) in *rows {
+                if options.beside_node_names && is_elsewhere(port.record, *meaning) {
+                    continue;
+                }
                 let Some(total) = port.record.total(*meaning, now) else { continue };
                 let mut attributes = port.attributes(metric).clone();
                 attributes.extend(more.iter().map(|(key, word)| (*key, gather.words.of(word))));
@@ -144,6 +149,11 @@ pub(super) fn gather(gather: &mut Gather<'_>, ports: &[PortPoints<'_>]) {
             }
         }
     }
+}
+
+/// Every counter of the meaning is exported under a name of node_exporter.
+fn is_elsewhere(port: &PortRecord, meaning: Meaning) -> bool {
+    port.series_of(meaning).all(has_node_name)
 }
 
 #[cfg(test)]
