@@ -229,6 +229,18 @@ pub(crate) struct Collect {
     /// Make room for a new incident by removing the oldest; otherwise no more are saved
     #[arg(long, env = "RDMASCOPE_INCIDENT_REMOVE_OLDEST", value_parser = switch())]
     pub(crate) incident_remove_oldest: bool,
+    /// Serve a page for Prometheus at this address, for example 127.0.0.1:9948
+    #[arg(long, env = "RDMASCOPE_PROMETHEUS", value_name = "ADDRESS|off")]
+    pub(crate) prometheus: Option<String>,
+    /// How its metrics are called: otel, or node for the names of `node_exporter` [default: otel]
+    #[arg(long, env = "RDMASCOPE_PROMETHEUS_NAMES", value_name = "otel|node")]
+    pub(crate) prometheus_names: Option<String>,
+    /// Export metrics by process, too
+    #[arg(long, env = "RDMASCOPE_EXPORT_PROCESSES", value_parser = switch())]
+    pub(crate) export_processes: bool,
+    /// Export metrics of so many of the busiest QPs, too [default: 0]
+    #[arg(long, env = "RDMASCOPE_EXPORT_QPS", value_name = "N")]
+    pub(crate) export_qps: Option<usize>,
     /// Stop after this time [default: at SIGTERM or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,

@@ -13,12 +13,14 @@ use collector::feed::{Mode, OwnCost, RecordingStatus, ReloadStatus};
 use collector::finding::{Finding, FindingState};
 use collector::inventory::World;
 use collector::live::Live;
+use collector::metric::Reports;
 use collector::node::{Node, NodeOptions};
 use collector::observation::recording::Header;
 use collector::observation::{Body, Observation, Seeing};
 use collector::remote::Remote;
 use collector::replay::Stream;
 use collector::sink::hook::{Exchange, HookStatus, Hooks};
+use collector::sink::prometheus::PrometheusStatus;
 use collector::sink::recording::{Recording, RecordingOptions};
 use collector::sink::ring::{Ring, RingOptions, RingStatus};
 use collector::sink::socket::{Socket, SocketError, SocketOptions, SocketStatus, group_id};
@@ -31,6 +33,7 @@ use crate::journal::{self, Level, inform, say};
 use crate::notify::Manager;
 use crate::obey::{self, Role, Signals};
 use crate::reload::{Regroup, Reload};
+use crate::scrape;
 
 /// Runs until a signal, or the end of what it was asked for.
 pub(crate) fn run(global: &Global, config: &Config, asked: &Collect) -> anyhow::Result<ExitCode> {
@@ -144,6 +147,7 @@ struct Account {
     hooks: Box<dyn Fn() -> Vec<HookStatus>>,
     /// Findings that no hook saw.
     hooks_lost: Box<dyn Fn() -> u64>,
+    prometheus: Option<Box<dyn Fn() -> PrometheusStatus>>,
     raised: Arc<AtomicU64>,
     reload: Arc<Mutex<ReloadStatus>>,
 }
@@ -158,12 +162,17 @@ impl Outputs {
         let exchange = hooks.exchange();
         let hooks_status = Box::new(hooks.status());
         let hooks_lost = Box::new(hooks.lost());
+        let reports = Reports::default();
+        scrape::report_hooks(&reports, hooks.status(), hooks.lost());
         sinks.push(Box::new(hooks));
         let socket = socket(config, asked, header, &log)?;
         let (socket, words) = socket;
         what.push(words);
         let socket_status = socket.as_ref().map(|socket| Box::new(socket.status()) as Box<dyn Fn() -> SocketStatus>);
         let regroup = socket.as_ref().map(|socket| Box::new(socket.regroup()) as Regroup);
+        if let Some(socket) = &socket {
+            scrape::report_socket(&reports, socket.status());
+        }
         sinks.extend(socket.map(|socket| Box::new(socket) as Box<dyn Sink>));
         what.push(match config.hooks.len() {
             0 => "no hook".to_owned(),
@@ -177,6 +186,15 @@ impl Outputs {
         });
         let recording = recording.map(|(_, recording)| recording);
         let recording_status = recording.as_ref().map(Recording::status);
+        if let Some(status) = &recording_status {
+            scrape::report_recording(&reports, status.clone());
+        }
+        let prometheus = scrape::prometheus(config, asked, &reports, &log)?;
+        let prometheus_status = prometheus.as_ref().map(|(page, _)| Box::new(page.status()) as Box<_>);
+        if let Some((page, words)) = prometheus {
+            what.push(words);
+            sinks.push(Box::new(page));
+        }
         sinks.extend(recording.map(|recording| Box::new(recording) as Box<dyn Sink>));
         let ring = ring(config, asked, header, &log)?;
         what.extend(ring.as_ref().map(|(path, _)| format!("ring {}", path.display())));
@@ -191,6 +209,7 @@ impl Outputs {
             socket: socket_status,
             hooks: hooks_status,
             hooks_lost,
+            prometheus: prometheus_status,
             raised,
             reload: Arc::default(),
         };
@@ -349,6 +368,9 @@ impl Account {
             if socket.refused > 0 || socket.lost > 0 {
                 words.push(format!("{} readers refused, {} lines lost", socket.refused, socket.lost));
             }
+        }
+        if let Some(pages) = self.prometheus.map(|status| status()) {
+            words.push(format!("{} pages served to Prometheus", pages.served));
         }
         let recording =
             self.recording.map(|status| status.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone()));

@@ -9,6 +9,7 @@ mod notify;
 mod obey;
 mod outputs;
 mod reload;
+mod scrape;
 mod whatif;
 
 use std::process::ExitCode;

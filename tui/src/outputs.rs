@@ -26,6 +26,10 @@ pub(crate) struct CollectTable {
     pub(crate) incident_max: Option<u32>,
     pub(crate) incident_max_size: Option<String>,
     pub(crate) incident_remove_oldest: bool,
+    pub(crate) prometheus: Option<String>,
+    pub(crate) prometheus_names: Option<String>,
+    pub(crate) export_processes: bool,
+    pub(crate) export_qps: usize,
 }
 
 /// One `[[hook]]`. A key that is not there has its default.
@@ -117,6 +121,18 @@ incident-max-size = "1G"
 
 # Make room for a new incident by removing the oldest; otherwise no more are saved.
 incident-remove-oldest = false
+
+# Serve a page for Prometheus at this address; "off": none.
+prometheus = "off"
+
+# How its metrics are called: "otel", or "node" for the names of node_exporter.
+prometheus-names = "otel"
+
+# Export metrics by process, too: their series come and go with the processes.
+export-processes = false
+
+# Export metrics of so many of the busiest QPs, too.
+export-qps = 0
 
 # A program that collect starts when a finding changes; there may be several. None is started unless it is named here.
 # [[hook]]
