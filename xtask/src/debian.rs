@@ -35,6 +35,8 @@ pub(crate) const TEST_PACKAGES: &[Package] = &[
     package("zstd", "unpacks kernels and recordings"),
     package("tmux", "the terminal that screen tests run in"),
     package("valgrind", "checks the helper process that loads libibverbs"),
+    package("prometheus", "scrapes and checks the page for Prometheus"),
+    package("prometheus-node-exporter", "what the cost of a scrape is compared with"),
     package("binutils", "strings and objdump look into the BPF objects"),
 ];
 
