@@ -34,19 +34,32 @@ struct Alike<'w> {
     n: u64,
 }
 
+impl Alike<'_> {
+    fn holds(&self, qp: &QpRecord) -> bool {
+        let same_type = match (self.qp_type, &qp.qp_type) {
+            // Texts are shared, mostly.
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+            (None, None) => true,
+            _ => false,
+        };
+        self.device == qp.device && self.state == qp.state && same_type
+    }
+}
+
 fn counts(gather: &mut Gather<'_>) {
     let (world, now) = (gather.world, gather.now());
     let mut counts: Vec<Alike<'_>> = Vec::new();
-    let (mut traced, mut all) = (0u64, 0u64);
+    let (mut traced, mut all, mut last) = (0u64, 0u64, 0);
     for qp in world.qps.iter() {
         all += 1;
         traced += u64::from(qp.stats_t.is_some());
-        let qp_type = qp.qp_type.as_ref();
         // Neighbours are mostly alike, and there are few kinds.
-        let known = counts.iter_mut().find(|c| c.device == qp.device && c.state == qp.state && c.qp_type == qp_type);
-        match known {
+        if !counts.get(last).is_some_and(|alike| alike.holds(qp)) {
+            last = counts.iter().position(|alike| alike.holds(qp)).unwrap_or(counts.len());
+        }
+        match counts.get_mut(last) {
             Some(alike) => alike.n += 1,
-            None => counts.push(Alike { device: qp.device, qp_type, state: qp.state, n: 1 }),
+            None => counts.push(Alike { device: qp.device, qp_type: qp.qp_type.as_ref(), state: qp.state, n: 1 }),
         }
     }
     for alike in counts {

@@ -8,7 +8,8 @@
 //! At each tick the engine's thread puts what is exported now where the server's thread finds it; the page is made there,
 //! when somebody asks. No scrape touches the engine, and no client can hold anything but its own connection.
 //!
-//! There are no timestamps: what is old has no line.
+//! There are no timestamps: what is old has no line. When the engine's thread itself has not ticked for long (a read of a
+//! broken device hangs), everything is old, and there is no page.
 
 mod exposition;
 mod node;
@@ -17,6 +18,7 @@ mod server;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -73,6 +75,8 @@ pub struct PrometheusStatus {
 /// What is exported now.
 #[derive(Default)]
 struct Now {
+    /// When; `None` before the first tick.
+    at: Option<Instant>,
     families: Vec<Family>,
     node: Vec<NodePoint>,
 }
@@ -158,7 +162,7 @@ impl Sink for Prometheus {
         (report.own, report.observations) = (*own, Some(self.observations));
         let families = metric::collect(world, &report, self.options.detail);
         let node = if self.options.names == Names::Node { node::points(world) } else { Vec::new() };
-        *lock(&self.shared.now) = Arc::new(Now { families, node });
+        *lock(&self.shared.now) = Arc::new(Now { at: Some(Instant::now()), families, node });
     }
 
     fn finish(&mut self) {

@@ -23,6 +23,9 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Nobody is accepted this long after the kernel had no descriptor or no memory for a connection.
 const REST: Duration = Duration::from_secs(1);
 
+/// A page older than this says nothing of now: ticks come about once a second.
+pub(super) const OLD: Duration = Duration::from_secs(10);
+
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const INDEX: &str =
     "<!doctype html><title>rdmascope</title><h1>rdmascope</h1><p><a href=\"/metrics\">Metrics</a></p>\n";
@@ -89,8 +92,13 @@ fn answer(request: &Request<Incoming>, shared: &Shared, page: &std::sync::Mutex<
         |status, words: &'static str| of(status, "text/plain; charset=utf-8", Bytes::from_static(words.as_bytes()));
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => {
+            let now = lock(&shared.now).clone();
+            if now.at.is_some_and(|at| at.elapsed() > OLD) {
+                lock(&shared.status).failed += 1;
+                return words(StatusCode::SERVICE_UNAVAILABLE, "nothing was collected for more than 10 s\n");
+            }
             lock(&shared.status).served += 1;
-            of(StatusCode::OK, TEXT, text(shared, page))
+            of(StatusCode::OK, TEXT, text(now, page))
         }
         (&Method::GET, "/") => of(StatusCode::OK, "text/html; charset=utf-8", Bytes::from_static(INDEX.as_bytes())),
         (_, "/metrics" | "/") => {
@@ -102,8 +110,7 @@ fn answer(request: &Request<Incoming>, shared: &Shared, page: &std::sync::Mutex<
     }
 }
 
-fn text(shared: &Shared, page: &std::sync::Mutex<Page>) -> Bytes {
-    let now = lock(&shared.now).clone();
+fn text(now: Arc<Now>, page: &std::sync::Mutex<Page>) -> Bytes {
     let mut page = lock(page);
     if !page.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &now)) {
         page.text = render(&now).into();

@@ -86,6 +86,16 @@ fn the_page_is_that_of_the_last_tick_and_has_each_metric_once_with_help_and_type
 }
 
 #[test]
+fn when_the_collection_itself_stands_still_there_is_no_page() {
+    let page = start(Names::Otel);
+    let at = Instant::now().checked_sub(server::OLD + Duration::from_secs(1));
+    *lock(&page.shared.now) = Arc::new(Now { at, ..Now::default() });
+    assert!(get(&page, "/metrics").0.starts_with("HTTP/1.1 503"));
+    *lock(&page.shared.now) = Arc::new(Now { at: Some(Instant::now()), ..Now::default() });
+    assert!(get(&page, "/metrics").0.starts_with("HTTP/1.1 200"));
+}
+
+#[test]
 fn histograms_are_cumulative_and_their_ends_hold_whole_numbers_exactly() {
     let mut text = String::new();
     let mut counts = vec![0; 30];
