@@ -56,7 +56,7 @@ const HW: [&str; 22] = [
 ];
 
 /// Builds the tree; returns the files a poll reads every time.
-pub fn tree(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn tree(root: &Path) -> Vec<PathBuf> {
     let mut polled = Vec::new();
     for nic in 0..NICS {
         let function = root.join(format!("devices/pci0000:00/0000:{nic:02x}:00.0"));

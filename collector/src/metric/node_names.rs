@@ -1,5 +1,5 @@
-//! The names that node_exporter's `infiniband` collector has for the kernel's counters (`collector/infiniband_linux.go`
-//! of node_exporter 1.11), for those who have dashboards on them.
+//! The names that `node_exporter`'s `infiniband` collector has for the kernel's counters (`collector/infiniband_linux.go`
+//! of `node_exporter` 1.12), for those who have dashboards on them.
 
 use crate::timeline::Series;
 use crate::timeline::counter_table::TableSource;

@@ -49,7 +49,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-const INTRODUCTION: &str = r#"# Metrics
+const INTRODUCTION: &str = r"# Metrics
 
 What `rdmascope collect` exports as numbers, by OTLP and as a page for Prometheus. This page is generated from the
 declarations in `collector/src/metric/declared.rs`; a test compares them.
@@ -72,4 +72,4 @@ The names follow the [semantic conventions for hardware](https://opentelemetry.i
 list for network adapters.
 
 In Prometheus dots become underscores, also in labels (`network_io_direction`).
-"#;
+";

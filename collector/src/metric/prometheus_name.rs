@@ -1,4 +1,4 @@
-//! The name a metric has in Prometheus: OpenTelemetry's rules for it (specification, "Prometheus and OpenMetrics
+//! The name a metric has in Prometheus: OpenTelemetry's rules for it (specification, "Prometheus and `OpenMetrics`
 //! compatibility"), with the two exceptions `promtool check metrics` asks for.
 
 use super::{Kind, Metric};

@@ -283,7 +283,9 @@ mod tests {
 
     fn told(name: &str, driver: &str, readings: &[(Nanos, u64)]) -> Series {
         let mut series = Series::new(name.into(), lookup(Some(driver), CounterSource::HwCounters, name));
-        readings.iter().for_each(|(t, value)| series.take(*t, *value, false));
+        for (t, value) in readings {
+            series.take(*t, *value, false);
+        }
         series
     }
 

@@ -139,10 +139,10 @@ impl<'w> Gather<'w> {
 /// function (a management sub-device, a port of its own) has its name behind it.
 fn identity(world: &World, id: DeviceId) -> Arc<str> {
     let device = world.device(id);
-    let Some(word) = device.pci.as_ref().or(device.node_guid.as_ref()) else { return device.name.clone() };
-    let same = |other: &crate::inventory::DeviceRecord| other.pci.as_ref().or(other.node_guid.as_ref()) == Some(word);
+    let Some(known) = device.pci.as_ref().or(device.node_guid.as_ref()) else { return device.name.clone() };
+    let same = |other: &crate::inventory::DeviceRecord| other.pci.as_ref().or(other.node_guid.as_ref()) == Some(known);
     let first = world.present().find(|(_, other)| same(other)).is_none_or(|(first, _)| first == id);
-    if first { word.clone() } else { format!("{word}/{}", device.name).into() }
+    if first { known.clone() } else { format!("{known}/{}", device.name).into() }
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ pub(super) fn gather(gather: &mut Gather<'_>, ports: &[PortPoints<'_>], options:
     }
 }
 
-/// Every counter of the meaning is exported under a name of node_exporter.
+/// Every counter of the meaning is exported under a name of `node_exporter`.
 fn is_elsewhere(port: &PortRecord, meaning: Meaning) -> bool {
     port.series_of(meaning).all(has_node_name)
 }

@@ -1,7 +1,7 @@
 //! A page for Prometheus (docs/prometheus.md): `GET /metrics` in the text format 0.0.4.
 //!
 //! ```text
-//! exposition  families as text        node    the same counters under the names of node_exporter
+//! exposition  families as text        node    the same counters under the names of `node_exporter`
 //! server      who asks, and what they get
 //! ```
 //!
@@ -35,7 +35,7 @@ pub enum Names {
     /// As OpenTelemetry's names are written in Prometheus: `hw_network_io_bytes_total`.
     #[default]
     Otel,
-    /// What node_exporter's `infiniband` collector has as it calls it (`node_infiniband_*`), the rest as before.
+    /// What `node_exporter`'s `infiniband` collector has as it calls it (`node_infiniband_*`), the rest as before.
     Node,
 }
 

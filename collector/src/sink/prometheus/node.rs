@@ -1,4 +1,4 @@
-//! The kernel's counters under the names of node_exporter's `infiniband` collector, with its labels, units and values: the
+//! The kernel's counters under the names of `node_exporter`'s `infiniband` collector, with its labels, units and values: the
 //! driver's own number, also where a counter stands at its ceiling, since that is what its dashboards expect.
 
 use std::sync::Arc;
@@ -130,7 +130,7 @@ pub(super) fn write(page: &mut String, points: &[NodePoint]) {
     }
 }
 
-/// What the counter table says of the file, in bytes where node_exporter converts.
+/// What the counter table says of the file, in bytes where `node_exporter` converts.
 fn help(row: &NodeName) -> String {
     let words = lookup_in(Some("mlx5"), row.source, row.file).help;
     if row.factor == 1 { format!("{}: {words}", row.file) } else { format!("{} in bytes: {words}", row.file) }
