@@ -224,6 +224,7 @@ fn a_large_node_has_fewer_than_2000_series_and_the_page_says_how_many() {
     let engine = fed(simulator, 20 * S, |body| {
         if let Body::Qp(qp) = body {
             let next = u32::try_from(known.len()).unwrap();
+            qp.comm = Some("python3".into());
             qp.pid = Some(4000 + *known.entry((qp.device.to_string(), qp.qpn)).or_insert(next) % 200);
         }
     });
