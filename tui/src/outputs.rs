@@ -133,6 +133,18 @@ export-processes = false
 # Export metrics of so many of the busiest QPs, too.
 export-qps = 0
 
+# Serve a page for Prometheus at this address; "off": none.
+prometheus = "off"
+
+# How its metrics are called: "otel", or "node" for the names of node_exporter.
+prometheus-names = "otel"
+
+# Export metrics by process, too: their series come and go with the processes.
+export-processes = false
+
+# Export metrics of so many of the busiest QPs, too.
+export-qps = 0
+
 # A program that collect starts when a finding changes; there may be several. None is started unless it is named here.
 # [[hook]]
 # The program, by its absolute path, and its arguments; there is no shell. It reads the finding as JSON on standard input.
