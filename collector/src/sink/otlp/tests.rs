@@ -239,7 +239,8 @@ fn the_end_does_not_wait_for_an_answer_and_what_is_left_is_counted() {
     let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
     for protocol in ["grpc", "http/protobuf", "http/json"] {
         let settings = settings(&endpoint, &[("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)]);
-        let mut otlp = Otlp::start(&settings, &Header::new(), Options::default(), Reports::default(), silent()).expect("it starts");
+        let mut otlp = Otlp::start(&settings, &Header::new(), Options::default(), Reports::default(), silent())
+            .expect("it starts");
         let item = || Item { kind: queue::Kind::Finding, records: 1, bytes: LogRecord::default().encode_to_vec() };
         otlp.shared.push([item(), item()]);
         let (status, begin) = (otlp.status(), Instant::now());
