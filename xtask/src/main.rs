@@ -9,6 +9,7 @@ mod ci;
 mod command;
 mod counts;
 mod debian;
+mod rotel;
 mod score;
 mod setup;
 mod stage;
