@@ -124,6 +124,7 @@ incident-max-size = "1G"
 
 # Make room for a new incident by removing the oldest; otherwise no more are saved.
 incident-remove-oldest = false
+
 # Serve a page for Prometheus at this address; "off": none.
 prometheus = "off"
 
