@@ -190,7 +190,7 @@ impl Live {
         self.hand_on_findings();
         let own = self.own.cost();
         self.each_sink(|sink, world| {
-            sink.tick(world, &own);
+            sink.last(world, &own);
             sink.ending();
         });
         self.each_sink(|sink, _| sink.finish());

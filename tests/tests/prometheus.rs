@@ -111,8 +111,8 @@ fn recording(path: &Path) {
                 "values": values, "unavailable": unavailable}));
         }
     }
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(path, text).expect("a recording can be written");
+    let text: Vec<_> = lines.iter().map(ToString::to_string).collect();
+    std::fs::write(path, text.join("\n") + "\n").expect("a recording can be written");
 }
 
 /// An address that is free now; nobody else is likely to take it before it is used.

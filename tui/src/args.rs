@@ -245,6 +245,16 @@ pub(crate) struct Collect {
     /// Export metrics of so many of the busiest QPs, too [default: 0]
     #[arg(long, env = "RDMASCOPE_EXPORT_QPS", value_name = "N")]
     pub(crate) export_qps: Option<usize>,
+    /// Export by OTLP also when no `OTEL_EXPORTER_OTLP_ENDPOINT` is set: to localhost
+    #[arg(long, env = "RDMASCOPE_OTLP", value_parser = switch())]
+    pub(crate) otlp: bool,
+    /// Export the lifetimes of QPs and the phases of failovers as spans, too
+    #[arg(long, env = "RDMASCOPE_OTLP_SPANS", value_parser = switch())]
+    pub(crate) otlp_spans: bool,
+    /// What may wait while an endpoint takes nothing; what does not fit is dropped and counted (K, M, G allowed)
+    /// [default: 4M]
+    #[arg(long, env = "RDMASCOPE_OTLP_QUEUE", value_name = "BYTES", value_parser = bytes)]
+    pub(crate) otlp_queue: Option<u64>,
     /// Stop after this time [default: at SIGTERM or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,

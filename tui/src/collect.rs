@@ -20,6 +20,7 @@ use collector::observation::{Body, Observation, Seeing};
 use collector::remote::Remote;
 use collector::replay::Stream;
 use collector::sink::hook::{Exchange, HookStatus, Hooks};
+use collector::sink::otlp::SignalStatus;
 use collector::sink::prometheus::PrometheusStatus;
 use collector::sink::recording::{Recording, RecordingOptions};
 use collector::sink::ring::{Ring, RingOptions, RingStatus};
@@ -32,6 +33,7 @@ use crate::config::{Config, key};
 use crate::journal::{self, Level, inform, say};
 use crate::notify::Manager;
 use crate::obey::{self, Role, Signals};
+use crate::otlp;
 use crate::reload::{Regroup, Reload};
 use crate::scrape;
 
@@ -120,6 +122,7 @@ impl Service<'_> {
 pub(crate) fn judge(config: &Config) -> anyhow::Result<()> {
     let asked = Collect::default();
     max_record_bytes(config, &asked)?;
+    otlp::queue_bytes(config, &asked)?;
     ring_options(config, &asked).map(drop)
 }
 
@@ -148,9 +151,12 @@ struct Account {
     /// Findings that no hook saw.
     hooks_lost: Box<dyn Fn() -> u64>,
     prometheus: Option<Box<dyn Fn() -> PrometheusStatus>>,
+    otlp: Option<OtlpStatus>,
     raised: Arc<AtomicU64>,
     reload: Arc<Mutex<ReloadStatus>>,
 }
+
+type OtlpStatus = Box<dyn Fn() -> [SignalStatus; 3]>;
 
 impl Outputs {
     fn start(config: &Config, asked: &Collect, header: &Header) -> anyhow::Result<Self> {
@@ -195,6 +201,12 @@ impl Outputs {
             what.push(words);
             sinks.push(Box::new(page));
         }
+        let otlp = otlp::start(config, asked, header, &reports, &log)?;
+        let otlp_status = otlp.as_ref().map(|(otlp, _)| Box::new(otlp.status()) as OtlpStatus);
+        if let Some((otlp, words)) = otlp {
+            what.push(words);
+            sinks.push(Box::new(otlp));
+        }
         sinks.extend(recording.map(|recording| Box::new(recording) as Box<dyn Sink>));
         let ring = ring(config, asked, header, &log)?;
         what.extend(ring.as_ref().map(|(path, _)| format!("ring {}", path.display())));
@@ -210,6 +222,7 @@ impl Outputs {
             hooks: hooks_status,
             hooks_lost,
             prometheus: prometheus_status,
+            otlp: otlp_status,
             raised,
             reload: Arc::default(),
         };
@@ -377,6 +390,7 @@ impl Account {
         if let Some(pages) = self.prometheus.map(|status| status()) {
             words.push(format!("{} pages served to Prometheus", pages.served));
         }
+        words.extend(self.otlp.map(|status| otlp::words(&status())));
         let recording =
             self.recording.map(|status| status.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone()));
         if let Some(status) = &recording {

@@ -7,6 +7,7 @@ mod config;
 mod journal;
 mod notify;
 mod obey;
+mod otlp;
 mod outputs;
 mod reload;
 mod scrape;

@@ -30,6 +30,9 @@ pub(crate) struct CollectTable {
     pub(crate) prometheus_names: Option<String>,
     pub(crate) export_processes: bool,
     pub(crate) export_qps: usize,
+    pub(crate) otlp: bool,
+    pub(crate) otlp_spans: bool,
+    pub(crate) otlp_queue: Option<String>,
 }
 
 /// One `[[hook]]`. A key that is not there has its default.
@@ -121,17 +124,6 @@ incident-max-size = "1G"
 
 # Make room for a new incident by removing the oldest; otherwise no more are saved.
 incident-remove-oldest = false
-# Serve a page for Prometheus at this address; "off": none.
-prometheus = "off"
-
-# How its metrics are called: "otel", or "node" for the names of node_exporter.
-prometheus-names = "otel"
-
-# Export metrics by process, too: their series come and go with the processes.
-export-processes = false
-
-# Export metrics of so many of the busiest QPs, too.
-export-qps = 0
 
 # Serve a page for Prometheus at this address; "off": none.
 prometheus = "off"
@@ -144,6 +136,16 @@ export-processes = false
 
 # Export metrics of so many of the busiest QPs, too.
 export-qps = 0
+
+# Export by OTLP also when no OTEL_EXPORTER_OTLP_ENDPOINT is set: to localhost. Everything else about it is said by the
+# standard OTEL_* variables (docs/otlp.md).
+otlp = false
+
+# Export the lifetimes of QPs and the phases of failovers as spans, too.
+otlp-spans = false
+
+# What may wait while an endpoint takes nothing; what does not fit is dropped and counted.
+# otlp-queue = "4M"
 
 # A program that collect starts when a finding changes; there may be several. None is started unless it is named here.
 # [[hook]]

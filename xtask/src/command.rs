@@ -29,8 +29,10 @@ pub(crate) fn system(program: &str) -> Command {
 pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(crate::workspace::root());
+    // What cargo told this program of its own package is no business of others: build scripts (ring's) that look at such
+    // variables would run again each time a build is started from somewhere else.
     for (name, _) in env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
             command.env_remove(name);
         }
     }

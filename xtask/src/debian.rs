@@ -37,6 +37,8 @@ pub(crate) const TEST_PACKAGES: &[Package] = &[
     package("valgrind", "checks the helper process that loads libibverbs"),
     package("prometheus", "scrapes and checks the page for Prometheus"),
     package("prometheus-node-exporter", "what the cost of a scrape is compared with"),
+    package("openssl", "makes the certificates of the exporters' tests"),
+    package("python3-venv", "holds the OpenTelemetry collector of the exporters' tests"),
     package("binutils", "strings and objdump look into the BPF objects"),
     package("dpkg-dev", "tells which libraries the .deb depends on"),
     package("debootstrap", "makes the Debian that the .deb is installed in"),

@@ -10,6 +10,7 @@ mod command;
 mod counts;
 mod debian;
 mod package;
+mod rotel;
 mod score;
 mod setup;
 mod stage;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::debian::{self, BPF_PACKAGES, Package, TEST_PACKAGES};
-use crate::{command, package, vm};
+use crate::{command, package, rotel, vm};
 
 /// The BPF linker's version that the kept objects are built with; it matches aya 0.14.
 const BPF_LINKER_VERSION: &str = "0.10.1";
@@ -30,6 +30,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("{state:8} {:18} links the BPF programs (only to rebuild the kept objects)", "bpf-linker");
     let cargo_deb = if package::deb::has_tool() { "ok" } else { "missing" };
     println!("{cargo_deb:8} {:18} makes the .deb; built with cargo below target/tools", "cargo-deb");
+    let collector = rotel::is_installed();
+    println!("{:8} {:18} {}", if collector { "ok" } else { "missing" }, "rotel", rotel::PURPOSE);
     println!("{:8} {:18} {}", "", "the guests", vm::DOWNLOADS);
 
     if arguments.dry_run || !debian::may_install() {
@@ -39,9 +41,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         if !linker {
             println!("\nto install the linker:\ncargo {}", linker_install().join(" "));
         }
+        if !collector {
+            println!("\nto install the OpenTelemetry collector:\n{}", rotel::by_hand());
+        }
         return Ok(());
     }
     debian::ensure(&packages)?;
+    rotel::ensure()?;
     if !linker {
         println!("installing bpf-linker {BPF_LINKER_VERSION} with cargo");
         command::run(&mut command::cargo(linker_install()))?;

@@ -19,7 +19,7 @@ use crate::counts::{Counts, Reader};
 use crate::debian::{self, TEST_PACKAGES};
 use crate::stage::stage;
 use crate::vm::{self, Outcome};
-use crate::{command, package, score, workspace};
+use crate::{command, package, rotel, score, workspace};
 
 /// The environment variable that names the folder of the guests' results.
 const RESULTS: &str = "RDMASCOPE_VM_RESULTS";
@@ -45,6 +45,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let missing = stage("set-up", || Ok(debian::ensure(&TEST_PACKAGES.iter().collect::<Vec<_>>()).err()))?;
     if let Some(missing) = missing {
         println!("set-up is incomplete: {missing:#}");
+    }
+    if let Err(error) = rotel::ensure() {
+        println!("set-up is incomplete: {error:#}");
     }
     let guests = if arguments.no_vm { Some("--no-vm was given".to_owned()) } else { vm::unavailable() };
     let mut counts = Counts::default();

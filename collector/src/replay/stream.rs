@@ -108,7 +108,7 @@ impl Stream {
             self.nap(Duration::MAX);
         }
         for sink in &mut self.sinks {
-            sink.tick(self.engine.world(), &self.own.cost());
+            sink.last(self.engine.world(), &self.own.cost());
             sink.ending();
         }
         self.sinks.iter_mut().for_each(|sink| sink.finish());

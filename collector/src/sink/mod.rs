@@ -3,6 +3,7 @@
 
 pub mod findings;
 pub mod hook;
+pub mod otlp;
 pub mod prometheus;
 pub mod recording;
 pub mod ring;
@@ -32,6 +33,11 @@ pub trait Sink: Send {
 
     /// About once a second: bring out what is buffered. `own` is what the program itself uses.
     fn tick(&mut self, _world: &World, _own: &OwnCost) {}
+
+    /// The last look at the world, right before [`Self::ending`].
+    fn last(&mut self, world: &World, own: &OwnCost) {
+        self.tick(world, own);
+    }
 
     /// The end is near: whoever needs time for it may begin. All are told before the first has to [`Sink::finish`], so that
     /// their times run side by side.
