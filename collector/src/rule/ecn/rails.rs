@@ -12,6 +12,10 @@ use super::premature::NEEDS;
 
 /// Rails a comparison needs, the one in question included.
 const RAILS: usize = 3;
+/// Times the least share of marks below which marks are few.
+const FEW: f64 = 5.0;
+/// Times as many windows are looked at then.
+const LONGER: u32 = 3;
 /// Windows whose marks and load are compared, at most.
 const MAX_WINDOWS: usize = 1_800;
 
@@ -67,7 +71,11 @@ impl<'w> Rail<'w> {
         }
         let span = Span::newest(view, port, settings.windows)?;
         let sums = span.sums();
-        let parts = span.parts(2).iter().filter_map(super::span::Sums::mark_rate).collect();
+        let parts = span
+            .parts(usize::try_from(settings.windows).unwrap_or(1))
+            .iter()
+            .filter_map(super::span::Sums::mark_rate)
+            .collect();
         let small_ns = port.latencies.sum(SizeClass::Small, span.from).and_then(|w| w.quantile_ns(0.5));
         Some(Self { port, m: sums.mark_rate()?, u: sums.u_rx?, marks: sums.marks?, parts, small_ns, span })
     }
@@ -76,6 +84,14 @@ impl<'w> Rail<'w> {
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+/// Each of [`LONGER`] times as many windows is above.
+fn lasts(view: &View<'_>, rail: &Rail<'_>, above: impl Fn(f64) -> bool) -> bool {
+    let windows = view.settings.ecn_rail_asymmetry.windows.saturating_mul(LONGER);
+    let parts = usize::try_from(windows).unwrap_or(usize::MAX);
+    Span::newest(view, rail.port, windows)
+        .is_some_and(|span| span.parts(parts).iter().all(|part| part.mark_rate().is_some_and(&above)))
 }
 
 fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> {
@@ -94,7 +110,15 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
     let usual = median(others.iter().map(|other| other.m).collect())?;
     let factor = settings.factor * if raised { 0.6 } else { 1.0 };
     let above = |m: f64| m > factor * usual && m > settings.mark_rate;
-    if !above(rail.m) || rail.marks < settings.marks as f64 || !rail.parts.iter().all(|m| above(*m)) {
+    if rail.u < settings.load
+        || !above(rail.m)
+        || rail.marks < settings.marks as f64
+        || !rail.parts.iter().all(|m| above(*m))
+    {
+        return None;
+    }
+    // Few marks come in clusters: for seconds one healthy rail has all of them, by chance.
+    if !raised && rail.m < FEW * settings.mark_rate && !lasts(view, rail, above) {
         return None;
     }
     if rail.m <= settings.factor * usual {

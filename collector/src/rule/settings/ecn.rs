@@ -144,6 +144,8 @@ table! {
         factor: f64 = 5.0,
         /// Rails whose load differs by more than this share are not compared, 0 to 1.
         load_within: f64 = 0.2,
+        /// Share of the rate a rail must receive at least, 0 to 1.
+        load: f64 = 0.02,
         /// Share of packets that must be marked at least, 0 to 1.
         mark_rate: f64 = 1e-4,
         /// Marked packets that must be there at least, 1 or more.
