@@ -1,5 +1,5 @@
 //! CPU of one second of `collect` (one poll of a tree with 9 NICs and 423 files, the engine, the page scraped once) beside
-//! one scrape of node_exporter with nothing but its `infiniband` collector, and a C loop that preads the same files. CPU
+//! one scrape of `node_exporter` with nothing but its `infiniband` collector, and a C loop that preads the same files. CPU
 //! time of all threads from `/proc/PID/task/*/schedstat`; resident memory of both, without eBPF.
 
 use std::io::Write as _;
