@@ -30,8 +30,9 @@ pub(crate) fn base() -> Result<PathBuf> {
         emptied(&unfinished)?;
         fs::create_dir_all(&debs)?;
         let mut debootstrap = command::system("debootstrap");
-        debootstrap.args(["--variant=minbase", &format!("--include={INCLUDED}"), RELEASE]);
-        command::output(debootstrap.arg(format!("--cache-dir={}", debs.display())).arg(&unfinished))?;
+        debootstrap.args(["--variant=minbase", &format!("--include={INCLUDED}")]);
+        debootstrap.arg(format!("--cache-dir={}", debs.display()));
+        command::output(debootstrap.arg(RELEASE).arg(&unfinished))?;
         fs::rename(&unfinished, &base)?;
     }
     Ok(base)
