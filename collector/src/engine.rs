@@ -82,10 +82,12 @@ impl Engine {
     }
 
     /// Asks the rules with other thresholds from now on. What is known and what is raised stays; each rule judges it anew
-    /// when it is asked next. The length of a window stays too: histories are kept by windows.
-    pub fn set_settings(&mut self, settings: Settings) {
-        let window_s = self.settings.window_s;
-        self.settings = Settings { window_s, ..settings };
+    /// when it is asked next. The length of a window stays too: histories are kept by windows. False: nothing differs.
+    pub fn set_settings(&mut self, settings: Settings) -> bool {
+        let settings = Settings { window_s: self.settings.window_s, ..settings };
+        let differs = settings != self.settings;
+        self.settings = settings;
+        differs
     }
 
     /// The world as known now, to be kept: later observations do not change it.

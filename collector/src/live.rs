@@ -236,7 +236,9 @@ impl Live {
 
     /// A recording is to show that what follows was judged otherwise.
     fn change_settings(&mut self, settings: Settings) {
-        self.engine.set_settings(settings);
+        if !self.engine.set_settings(settings) {
+            return;
+        }
         let note = Note { source: "configuration".into(), text: SETTINGS_CHANGED.into() };
         self.tell_all(&Observation { t: clock::monotonic_ns(), body: Body::Note(note) });
         self.hand_on_findings();

@@ -121,7 +121,9 @@ impl Stream {
             match command {
                 Command::Stop => return true,
                 Command::Settings(settings) => {
-                    self.engine.set_settings(*settings);
+                    if !self.engine.set_settings(*settings) {
+                        continue;
+                    }
                     let note = Note { source: "configuration".into(), text: SETTINGS_CHANGED.into() };
                     let observation = Observation { t: self.engine.world().now, body: Body::Note(note) };
                     take(&mut self.engine, &mut self.sinks, &observation);

@@ -10,7 +10,7 @@ const WHY: &[(&str, &str)] = &[
     ),
     (
         "ecn.rail_asymmetry",
-        "A rail is compared over four windows with rails of a like load: where congestion control slows it down by more than \
+        "A rail is compared over four windows, twelve where marks are few, with rails of a like load: where congestion control slows it down by more than \
          a fifth, or the usual thresholds mark the others nearly as often, it does not stand out.",
     ),
     (

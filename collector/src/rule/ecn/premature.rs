@@ -176,10 +176,11 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
     evidence.extend(signs.rows(case.span.seconds()));
     evidence.push(Evidence::new("sum of the weights", window, signs.sum(), settings.weight, "weight"));
     let mut parts = vec![format!(
-        "{} of the packets received are marked at {} of the rate ({} where the marks fell) without pause",
+        "{} of the packets received are marked at {} of the rate ({} where the marks fell){}",
         share(case.m),
         percent(case.u),
-        percent(case.u_at_marks)
+        percent(case.u_at_marks),
+        if pause_known(case) { " without pause" } else { "; pause is not known here" }
     )];
     if let Some(latency) = signs.latency {
         parts.push(format!(

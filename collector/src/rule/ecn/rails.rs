@@ -110,11 +110,8 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
     let usual = median(others.iter().map(|other| other.m).collect())?;
     let factor = settings.factor * if raised { 0.6 } else { 1.0 };
     let above = |m: f64| m > factor * usual && m > settings.mark_rate;
-    if rail.u < settings.load
-        || !above(rail.m)
-        || rail.marks < settings.marks as f64
-        || !rail.parts.iter().all(|m| above(*m))
-    {
+    let load = settings.load * if raised { 0.5 } else { 1.0 };
+    if rail.u < load || !above(rail.m) || rail.marks < settings.marks as f64 || !rail.parts.iter().all(|m| above(*m)) {
         return None;
     }
     // Few marks come in clusters: for seconds one healthy rail has all of them, by chance.

@@ -1,6 +1,6 @@
 //! The thread of the hooks: starts, feeds, times and reaps their processes, and waits only for all of them at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,7 +11,7 @@ use super::process::{Ending, Process};
 use super::settings::Hook;
 use super::{HookStatus, Job, Shared, lock};
 use crate::clock;
-use crate::finding::Finding;
+use crate::finding::{Finding, FindingState};
 use crate::observation::Nanos;
 use crate::sink::Log;
 
@@ -44,6 +44,8 @@ struct Lane {
     hook: Hook,
     debounce: Debounce,
     waiting: VecDeque<Job>,
+    /// Raised findings that do not concern the hook: one that later does is news to it.
+    below: HashSet<String>,
     running: Vec<(Arc<Finding>, Process)>,
     status: HookStatus,
 }
@@ -180,6 +182,7 @@ impl Lane {
         Self {
             debounce: Debounce::new(u64::try_from(hook.settings().debounce.as_nanos()).unwrap_or(u64::MAX)),
             waiting: VecDeque::new(),
+            below: HashSet::new(),
             running: Vec::new(),
             status: HookStatus { program: hook.program(), ..HookStatus::default() },
             hook,
@@ -187,12 +190,21 @@ impl Lane {
     }
 
     fn offer(&mut self, now: Nanos, job: &Job, log: &Log) {
+        let finding = &job.finding;
+        let (concerns, cleared) = (self.hook.concerns(finding), finding.state == FindingState::Cleared);
+        // It has become as severe as the hook asks for, or is no consequence any more.
+        let news = if concerns || cleared {
+            self.below.remove(&finding.id()) && !cleared
+        } else {
+            self.below.insert(finding.id());
+            false
+        };
         let suppressed = &mut self.status.suppressed;
-        if self.hook.wants(&job.finding) {
+        if self.hook.wants(finding) || (news && self.hook.settings().states.contains(&FindingState::Raised)) {
             if let Some(job) = self.debounce.offer(now, job.clone(), suppressed) {
                 self.enqueue(job, log);
             }
-        } else if self.hook.concerns(&job.finding) {
+        } else if concerns || cleared {
             self.debounce.overtake(job, suppressed);
         }
     }

@@ -269,6 +269,34 @@ fn only_what_a_hook_asks_for_starts_it() {
 }
 
 #[test]
+fn a_finding_that_becomes_severe_enough_later_is_told_then_and_once() {
+    let desk = Desk::new();
+    let settings = desk.script("cat >> told; echo >> told");
+    let running = Running::start(vec![HookSettings {
+        severity: Severity::Critical,
+        states: vec![FindingState::Raised],
+        debounce: Duration::ZERO,
+        ..settings
+    }]);
+    let flap = |severity, state| {
+        let mut job = job("link.flap", 1, state, "");
+        Arc::make_mut(&mut job.finding).severity = severity;
+        job
+    };
+    running.tell([
+        flap(Severity::Warning, FindingState::Raised),
+        flap(Severity::Critical, FindingState::Updated),
+        flap(Severity::Critical, FindingState::Updated),
+        flap(Severity::Critical, FindingState::Cleared),
+        flap(Severity::Critical, FindingState::Raised),
+    ]);
+    running.until(|status| status.succeeded == 2);
+    let told = std::fs::read_to_string(desk.at("told")).unwrap();
+    assert_eq!(told.lines().filter(|line| line.contains("link.flap")).count(), 2, "{told}");
+    assert!(told.contains("updated") && !told.contains("cleared"), "{told}");
+}
+
+#[test]
 fn the_end_waits_for_no_hook_longer_than_it_must() {
     let desk = Desk::new();
     let mut running = Running::start(vec![desk.script("echo $$ > self; sleep 1000")]);

@@ -274,7 +274,12 @@ impl Store {
                 Ok(false) => {
                     self.say_foreign(&format!("ring: {} is no segment any more; it stays", oldest.path.display()));
                 }
-                Err(error) => self.say_foreign(&format!("ring: cannot remove {}: {error}", oldest.path.display())),
+                Err(error) => {
+                    self.say_foreign(&format!("ring: cannot remove {}: {error}", oldest.path.display()));
+                    // It still takes its place, and is tried again.
+                    self.segments.push_front(oldest);
+                    return;
+                }
             }
         }
     }
@@ -290,6 +295,12 @@ impl Store {
         self.segments.iter().map(|segment| segment.bytes).sum::<u64>() + current
     }
 
+    /// Bytes of the segments of this collector: what an incident is made of.
+    fn own_bytes(&self) -> u64 {
+        let current = self.current.as_ref().map_or(0, |current| current.segment.bytes);
+        self.segments.iter().filter(|segment| segment.own.is_some()).map(|segment| segment.bytes).sum::<u64>() + current
+    }
+
     fn critical(&mut self, t: Nanos, unix_ns: u64, rule: &str) {
         if let Some(incident) = &mut self.incident {
             incident.prolong(t, &self.options);
@@ -298,8 +309,12 @@ impl Store {
         match self.save(t, unix_ns, rule) {
             Ok(true) => self.said.not_saved = false,
             Ok(false) => {
-                let (n, size) = (self.options.max_incidents, self.options.max_incident_bytes);
-                self.not_saved(&format!("{n} incidents or {size} bytes of them are kept already; remove some"));
+                let (n, size, own) = (self.options.max_incidents, self.options.max_incident_bytes, self.own_bytes());
+                self.not_saved(&if own > size {
+                    format!("it would be {own} bytes, more than the {size} of incident-max-size")
+                } else {
+                    format!("{n} incidents or {size} bytes of them are kept already; remove some")
+                });
             }
             Err(error) => self.not_saved(&reason(&error)),
         }
@@ -339,9 +354,14 @@ impl Store {
     /// Room for one more incident, made by removing the oldest where that is wanted.
     fn make_room(&self) -> io::Result<bool> {
         let Some(directory) = &self.directory else { return Ok(true) };
+        // What never fits costs no other incident its place.
+        let own = self.own_bytes();
+        if own > self.options.max_incident_bytes {
+            return Ok(false);
+        }
         let mut kept: VecDeque<_> = directory.incidents().into();
         loop {
-            let bytes = kept.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.bytes();
+            let bytes = kept.iter().map(|(_, bytes)| bytes).sum::<u64>() + own;
             if kept.len() < self.options.max_incidents && bytes <= self.options.max_incident_bytes {
                 return Ok(true);
             }

@@ -187,6 +187,21 @@ fn incidents_are_bounded_and_the_oldest_goes_only_when_asked() {
 }
 
 #[test]
+fn an_incident_that_never_fits_costs_no_other_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = Node::new("aer-then-down", &small(dir.path()));
+    node.run(50);
+    assert_eq!(node.end().0.incidents, 1);
+    let kept = named(dir.path(), "incident-");
+    let options = RingOptions { max_incident_bytes: 1 << 10, remove_oldest: true, ..small(dir.path()) };
+    let mut node = Node::new("aer-then-down", &options);
+    node.run(50);
+    let (status, said) = node.end();
+    assert_eq!((status.incidents, named(dir.path(), "incident-")), (0, kept), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("more than the 1024 of incident-max-size")), "{said:?}");
+}
+
+#[test]
 fn what_it_did_not_write_stays() {
     let dir = tempfile::tempdir().unwrap();
     // The name of a segment, but no marker; and the marker, but another name.
