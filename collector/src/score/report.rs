@@ -85,9 +85,18 @@ pub fn page(accuracy: &Accuracy, plan: &Plan, command: &str) -> String {
     );
     let _ = writeln!(
         out,
-        "This page is written by `{command}`; do not edit it. Seeds count from {}; the rules were tuned on smaller \
-         ones.\n{} traces of each kind; {} nodes of {} hours in which nothing is wrong.\n",
-        plan.first_seed, plan.traces, plan.nodes, plan.hours
+        "This page is written by `{command}`; do not edit it. Seeds count from {}; {}.\n{} traces of {}; {} nodes of {} hours \
+         in which nothing is wrong.\n",
+        plan.first_seed,
+        if plan.first_seed >= super::FIRST_SEED {
+            "the rules were tuned on smaller ones"
+        } else {
+            "**the rules were tuned on such seeds**, so these figures are too good"
+        },
+        plan.traces,
+        if plan.only.is_empty() { "each kind".to_owned() } else { plan.only.join(", ") },
+        plan.nodes,
+        plan.hours
     );
     definitions(&mut out);
     targets(&mut out, accuracy);
