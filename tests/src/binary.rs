@@ -44,12 +44,6 @@ fn build() -> PathBuf {
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
-    // What cargo told the tests of their own package: build scripts that look at such variables would run again.
-    for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
-            command.env_remove(name);
-        }
-    }
     let output = command.stderr(Stdio::inherit()).output().expect("cargo runs");
     assert!(output.status.success(), "the binary cannot be built");
     let messages = String::from_utf8_lossy(&output.stdout);
@@ -61,10 +55,11 @@ fn build() -> PathBuf {
     executable.expect("cargo names the executable it built")
 }
 
-/// A command of the binary without input, without variables of the caller's environment.
+/// A command of the binary without input, without variables of the caller's environment. It is hung up by SIGHUP also where
+/// the tests were started with nohup, which a child would inherit.
 pub fn command<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> Command {
-    let mut command = Command::new(path());
-    command.args(args).env_clear().stdin(Stdio::null());
+    let mut command = Command::new("/usr/bin/env");
+    command.arg("--default-signal=HUP").arg(path()).args(args).env_clear().stdin(Stdio::null());
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);
     }
