@@ -142,6 +142,7 @@ const DEFAULT_EXPORT_TIMEOUT_MS: u64 = 30_000;
 const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 /// A certificate's file is no larger.
 const MAX_PEM_BYTES: u64 = 4 << 20;
+const NO_PEM: &str = "not the path of a PEM file";
 
 impl Settings {
     /// From the variables of this process. `None`: nothing is to be sent.
@@ -374,17 +375,17 @@ impl Variables<'_> {
     }
 }
 
-/// Reads a PEM file. The reason says the path, never the content.
+/// Reads a PEM file. The reason says neither the content nor the path: what was meant to be a path may be a key.
 fn read_pem(path: &std::path::Path) -> Result<Vec<u8>, String> {
-    let shown = path.display();
-    let size = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let unreadable = |error| format!("cannot read the file that it names: {error}");
+    let size = std::fs::metadata(path).map_err(unreadable)?;
     if !size.is_file() || size.len() > MAX_PEM_BYTES {
-        return Err(format!("{shown} is no PEM file"));
+        return Err(NO_PEM.to_owned());
     }
-    let pem = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let pem = std::fs::read(path).map_err(unreadable)?;
     let begins = b"-----BEGIN ";
     if !pem.windows(begins.len()).any(|window| window == begins) {
-        return Err(format!("{shown} is no PEM file"));
+        return Err(NO_PEM.to_owned());
     }
     Ok(pem)
 }

@@ -142,6 +142,33 @@ fn certificates_are_read_at_the_start_for_tls_only() {
 }
 
 #[test]
+fn a_key_or_token_in_the_place_of_a_path_is_not_told() {
+    let https = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c");
+    let long = "swordfish".repeat(1000);
+    for name in ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY", "LOGS_CERTIFICATE", "METRICS_CLIENT_KEY"] {
+        let variable = format!("OTEL_EXPORTER_OTLP_{name}");
+        for value in
+            ["-----BEGIN PRIVATE KEY-----\nswordfish\n-----END PRIVATE KEY-----", "swordfish", "/swordfish", &long]
+        {
+            let error = settings(Asked::default(), &[https, (&variable, value)]).expect_err("refused").to_string();
+            assert!(error.starts_with(&format!("{variable}: cannot read ")) && error.len() < 200, "{error}");
+            assert!(!error.contains("sword") && !error.contains("BEGIN") && !error.contains('\n'), "{error}");
+        }
+    }
+    // What exists and is none is not told either.
+    let dir = tempfile::tempdir().expect("a directory");
+    for (path, text) in [(dir.path().join("swordfish.pem"), Some("tuna")), (dir.path().join("swordfish"), None)] {
+        match text {
+            Some(text) => std::fs::write(&path, text).expect("written"),
+            None => std::fs::create_dir(&path).expect("made"),
+        }
+        let ca = ("OTEL_EXPORTER_OTLP_CERTIFICATE", &*path.display().to_string());
+        let error = settings(Asked::default(), &[https, ca]).expect_err("refused").to_string();
+        assert_eq!(error, "OTEL_EXPORTER_OTLP_CERTIFICATE: not the path of a PEM file");
+    }
+}
+
+#[test]
 fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     let settings = on(&[
         ENDPOINT,
