@@ -176,7 +176,8 @@ impl Courier {
     }
 
     fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.route.headers.iter().map(|(_, value)| value).chain(&self.route.tls.key)
+        let route = &self.route;
+        route.headers.iter().map(|(_, value)| value).chain(&route.tls.key).chain(route.endpoint.secrets())
     }
 }
 
@@ -212,3 +213,6 @@ pub(super) fn run(runtime: Runtime, couriers: Vec<Courier>, ended: &Shared, heal
     // A name that is being resolved is not waited for.
     runtime.shutdown_background();
 }
+
+#[cfg(test)]
+mod tests;
