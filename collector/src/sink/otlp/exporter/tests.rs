@@ -128,3 +128,30 @@ fn an_answer_that_repeats_user_password_or_query_is_said_without_them() {
         assert!(!said.contains(secret), "{secret}: {said}");
     }
 }
+
+#[test]
+fn what_does_not_arrive_of_one_signal_is_not_over_when_another_arrives() {
+    let refuses = Some((503, String::new()));
+    for logs in [refuses, None] {
+        let word = if logs.is_some() { "HTTP 503" } else { "no answer within 300 ms" };
+        let taken = |_: &str| Some((200, String::new()));
+        let server = Server::start(move |target| if target == "/v1/logs" { logs.clone() } else { taken(target) });
+        let endpoint = format!("http://{}", server.address);
+        let (otlp, said) = exporter(&endpoint, &[("OTEL_EXPORTER_OTLP_LOGS_TIMEOUT", "300")]);
+        let lines = || said.lock().expect("no panic").clone();
+        let place = format!("OTLP: logs to {endpoint}/v1/logs: ");
+        otlp.shared.push([item(Kind::Finding)]);
+        wait_for("it fails", &said, || !lines().is_empty());
+        // When the second is there, all that follows from the first has been said.
+        for sent in 1..=2 {
+            otlp.shared.push([item(Kind::Metrics)]);
+            wait_for("metrics arrive", &said, || otlp.status()()[0].sent >= sent);
+        }
+        let failing = lines();
+        assert!(failing.len() == 1 && failing[0].starts_with(&format!("{place}{word}")), "{failing:?}");
+        server.answer(taken);
+        wait_for("logs arrive", &said, || lines().len() > 1);
+        let over = lines();
+        assert!(over.len() == 2 && over[1].starts_with(&format!("{place}works again")), "{over:?}");
+    }
+}
