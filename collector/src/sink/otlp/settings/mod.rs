@@ -362,11 +362,17 @@ impl Variables<'_> {
 
     fn resource(&self) -> Result<Vec<(String, String)>, SettingsError> {
         let name = "OTEL_RESOURCE_ATTRIBUTES";
-        let mut attributes = match self.text(name)? {
+        let mut attributes: Vec<(String, String)> = match self.text(name)? {
             None => Vec::new(),
             Some(text) => list::pairs(&text)
                 .map_err(|at| error(name, format!("entry {at} is no name=value with a percent-encoded value")))?,
         };
+        // A resource has one attribute of a name: the last that is said.
+        let all = std::mem::take(&mut attributes);
+        for (name, value) in all {
+            attributes.retain(|(known, _)| *known != name);
+            attributes.push((name, value));
+        }
         if let Some(service) = self.text("OTEL_SERVICE_NAME")? {
             attributes.retain(|(name, _)| name != "service.name");
             attributes.push(("service.name".to_owned(), service));

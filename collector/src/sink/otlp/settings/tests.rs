@@ -178,3 +178,10 @@ fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(settings.resource, [pair("deployment.environment.name", "rack 7"), pair("service.name", "fabric")]);
 }
+
+#[test]
+fn of_a_resource_attribute_that_is_said_twice_the_last_is_sent() {
+    let settings = on(&[ENDPOINT, ("OTEL_RESOURCE_ATTRIBUTES", "a=1,b=2,a=3,a=4")]);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(settings.resource, [pair("b", "2"), pair("a", "4")]);
+}
