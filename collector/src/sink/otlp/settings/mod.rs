@@ -156,10 +156,8 @@ impl Settings {
         if variables.truth("OTEL_SDK_DISABLED")? {
             return Ok(None);
         }
-        let route = |signal, wanted| variables.route(signal, asked, wanted);
-        let metrics = route(Signal::Metrics, variables.wanted(Signal::Metrics)?.unwrap_or(true))?;
-        let logs = route(Signal::Logs, variables.wanted(Signal::Logs)?.unwrap_or(true))?;
-        let traces = route(Signal::Traces, variables.wanted(Signal::Traces)?.unwrap_or(asked.spans))?;
+        let route = |signal| variables.route(signal, asked);
+        let (metrics, logs, traces) = (route(Signal::Metrics)?, route(Signal::Logs)?, route(Signal::Traces)?);
         if metrics.is_none() && logs.is_none() && traces.is_none() {
             return Ok(None);
         }
@@ -269,14 +267,19 @@ impl Variables<'_> {
         }
     }
 
-    fn route(&self, signal: Signal, asked: Asked, wanted: bool) -> Result<Option<Route>, SettingsError> {
+    fn route(&self, signal: Signal, asked: Asked) -> Result<Option<Route>, SettingsError> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_ENDPOINT", signal.name().to_uppercase());
         let endpoint = match (self.text(&own)?, self.text("OTEL_EXPORTER_OTLP_ENDPOINT")?) {
             (Some(text), _) => Some((own, text, None)),
             (None, Some(text)) => Some(("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), text, Some(signal))),
             (None, None) => None,
         };
-        if !wanted || (endpoint.is_none() && !asked.on) {
+        // Without either, what other programs of this environment export to is no business of this one.
+        if endpoint.is_none() && !asked.on {
+            return Ok(None);
+        }
+        let unless_said = signal != Signal::Traces || asked.spans;
+        if !self.wanted(signal)?.unwrap_or(unless_said) {
             return Ok(None);
         }
         let protocol = match self.either(signal, "PROTOCOL")? {

@@ -185,3 +185,16 @@ fn of_a_resource_attribute_that_is_said_twice_the_last_is_sent() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(settings.resource, [pair("b", "2"), pair("a", "4")]);
 }
+
+#[test]
+fn an_exporter_this_program_has_not_is_an_error_only_where_something_is_to_be_sent() {
+    let console = ["TRACES", "LOGS", "METRICS"].map(|signal| format!("OTEL_{signal}_EXPORTER"));
+    for variable in &console {
+        assert_eq!(settings(Asked::default(), &[(variable, "console")]), Ok(None), "{variable}");
+        assert!(settings(Asked::default(), &[ENDPOINT, (variable, "console")]).is_err(), "{variable}");
+        assert!(settings(Asked { on: true, spans: true }, &[(variable, "console")]).is_err(), "{variable}");
+    }
+    // Of the other signals nobody was asked.
+    let metrics = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:1");
+    assert!(on(&[metrics, (&console[0], "console"), (&console[1], "console")]).metrics.is_some());
+}
