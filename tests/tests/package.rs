@@ -185,3 +185,32 @@ fn the_unit_names_each_capability_once_for_the_process_and_once_as_its_bound_and
         assert!(why, "no reason is given for {capability}");
     }
 }
+
+#[test]
+fn no_example_sends_to_the_port_of_grpc_without_asking_for_grpc() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = vec![root.join("README.md")];
+    let mut folders = vec![packaging(""), root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for file in files {
+        // A picture has no examples.
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let lines: Vec<String> = text.lines().map(str::to_lowercase).collect();
+        for at in (0..lines.len()).filter(|at| lines[*at].contains("4317")) {
+            seen += 1;
+            let near = &lines[at.saturating_sub(2)..lines.len().min(at + 3)];
+            if !near.iter().any(|line| line.contains("grpc")) {
+                wrong.push(format!("{}:{}", file.display(), at + 1));
+            }
+        }
+    }
+    // The Collector's own configuration has both.
+    assert!(seen > 0);
+    assert_eq!(wrong, Vec::<String>::new(), "the default protocol is http/protobuf: port 4318");
+}

@@ -21,6 +21,8 @@ pub(super) enum Answer {
         why: String,
         /// What the other end asked for.
         after: Option<Duration>,
+        /// It is this signal that is not taken; what is sent to the same place otherwise may be.
+        signal_only: bool,
     },
     /// Never: the same must not be sent again.
     Refused {
@@ -32,13 +34,21 @@ pub(super) enum Answer {
 impl Answer {
     /// The connection or the request failed before there was an answer.
     pub(super) fn failed(why: impl Into<String>) -> Self {
-        Self::Later { why: why.into(), after: None }
+        Self::Later { why: why.into(), after: None, signal_only: false }
+    }
+
+    /// There was no answer in time. Whoever takes other signals may have no answer to this one.
+    pub(super) fn missing(timeout: Duration) -> Self {
+        let why = format!("no answer within {} ms", timeout.as_millis());
+        Self::Later { why, after: None, signal_only: true }
     }
 
     /// An HTTP status other than 2xx.
     pub(super) fn of_http(status: u16, retry_after: Option<&str>, now: SystemTime, why: String) -> Self {
         match status {
-            429 | 502 | 503 | 504 => Self::Later { why, after: retry_after.and_then(|text| delay(text, now)) },
+            429 | 502 | 503 | 504 => {
+                Self::Later { why, after: retry_after.and_then(|text| delay(text, now)), signal_only: true }
+            }
             _ => Self::Refused { why },
         }
     }
@@ -58,7 +68,7 @@ impl Answer {
             Code::ResourceExhausted => after.is_some(),
             _ => here,
         };
-        if again { Self::Later { why, after } } else { Self::Refused { why } }
+        if again { Self::Later { why, after, signal_only: !here } } else { Self::Refused { why } }
     }
 }
 

@@ -109,9 +109,7 @@ impl Courier {
         let answer = self.client.send(self.signal, request);
         let answer = match self.route.timeout {
             None => answer.await,
-            Some(timeout) => tokio::time::timeout(timeout, answer)
-                .await
-                .unwrap_or_else(|_| Answer::failed(format!("no answer within {} ms", timeout.as_millis()))),
+            Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Answer::missing(timeout)),
         };
         counts.in_flight.store(0, Ordering::Relaxed);
         let (origin, place) = (self.route.endpoint.origin().to_owned(), self.place());
@@ -146,11 +144,13 @@ impl Courier {
                 health.failed(&place, &self.presentable(&why), "dropped and counted", now);
                 None
             }
-            Answer::Later { why, after } => {
+            Answer::Later { why, after, signal_only } => {
                 counts.failed.fetch_add(1, Ordering::Relaxed);
                 self.shared.give_back(batch);
                 let why = self.presentable(&why);
-                lock(&self.health).failed(&origin, &why, "kept as far as there is room, and sent again", now);
+                // Under the name of all signals the next one that arrives would declare it over.
+                let what = if signal_only { &place } else { &origin };
+                lock(&self.health).failed(what, &why, "kept as far as there is room, and sent again", now);
                 Some(self.backoff.next(after))
             }
         }
@@ -176,7 +176,8 @@ impl Courier {
     }
 
     fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.route.headers.iter().map(|(_, value)| value).chain(&self.route.tls.key)
+        let route = &self.route;
+        route.headers.iter().map(|(_, value)| value).chain(&route.tls.key).chain(route.endpoint.secrets())
     }
 }
 
@@ -212,3 +213,6 @@ pub(super) fn run(runtime: Runtime, couriers: Vec<Courier>, ended: &Shared, heal
     // A name that is being resolved is not waited for.
     runtime.shutdown_background();
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,13 +34,13 @@ const MIN_SECRET: usize = 4;
 #[must_use]
 pub(super) fn presentable<'s>(text: &str, secrets: impl Iterator<Item = &'s Secret>) -> String {
     let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for secret in secrets {
-        // `Bearer TOKEN` is also a secret without its first word.
-        for part in std::iter::once(secret.reveal()).chain(secret.reveal().split_whitespace()) {
-            if part.len() >= MIN_SECRET {
-                text = text.replace(part, "…");
-            }
-        }
+    // `Bearer TOKEN` is also a secret without its first word.
+    let parts = secrets.flat_map(|secret| std::iter::once(secret.reveal()).chain(secret.reveal().split_whitespace()));
+    let mut parts: Vec<&str> = parts.filter(|part| part.len() >= MIN_SECRET).collect();
+    // The longest first: of one that contains another the rest would be left.
+    parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+    for part in parts {
+        text = text.replace(part, "…");
     }
     if text.len() > MAX_TEXT {
         let end = (0..=MAX_TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
@@ -64,6 +64,8 @@ mod tests {
         let secrets = [Secret::new("Bearer swordfish")];
         let said = presentable("no such token:\n swordfish (Bearer swordfish)", secrets.iter());
         assert_eq!(said, "no such token: … (…)");
+        let nested = [Secret::new("sword"), Secret::new("swordfish")];
+        assert_eq!(presentable("swordfish", nested.iter()), "…");
         assert!(presentable(&"ä".repeat(500), std::iter::empty()).len() < 210);
     }
 }

@@ -15,6 +15,7 @@ pub struct Endpoint {
     origin: String,
     tls: bool,
     authorization: Option<Secret>,
+    secrets: Vec<Secret>,
 }
 
 /// The default endpoint (OpenTelemetry specification, "OpenTelemetry Protocol Exporter").
@@ -47,6 +48,7 @@ impl Endpoint {
             return Err("no host");
         }
         let authorization = authorization(&url)?;
+        let secrets = secrets(&url);
         // Only relative URLs have no user; this one has a host.
         let _ = url.set_username("");
         let _ = url.set_password(None);
@@ -64,6 +66,7 @@ impl Endpoint {
             origin,
             url: Secret::new(url),
             authorization,
+            secrets,
         })
     }
 
@@ -94,6 +97,11 @@ impl Endpoint {
     pub(super) fn authorization(&self) -> Option<&Secret> {
         self.authorization.as_ref()
     }
+
+    /// What of the URL is in no line, also not in one that repeats an answer.
+    pub(in super::super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.secrets.iter().chain(&self.authorization)
+    }
 }
 
 /// Basic authentication (RFC 7617).
@@ -105,6 +113,21 @@ fn authorization(url: &Url) -> Result<Option<Secret>, &'static str> {
     let password = decoded(url.password().unwrap_or_default()).ok_or("its password is no UTF-8")?;
     let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
     Ok(Some(Secret::new(format!("Basic {text}"))))
+}
+
+/// User, password and what the query says, as they stand there and decoded.
+fn secrets(url: &Url) -> Vec<Secret> {
+    let raw = |text: &str| [Some(text.to_owned()), decoded(text)];
+    let mut all: Vec<String> =
+        [url.username(), url.password().unwrap_or_default()].into_iter().flat_map(raw).flatten().collect();
+    for pair in url.query().unwrap_or_default().split('&') {
+        // A query without names is a value.
+        all.extend(raw(pair.split_once('=').map_or(pair, |(_, value)| value)).into_iter().flatten());
+    }
+    // As a form: with a blank for each plus.
+    all.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+    all.retain(|text| !text.is_empty());
+    all.into_iter().map(Secret::new).collect()
 }
 
 #[cfg(test)]

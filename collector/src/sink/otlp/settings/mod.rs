@@ -142,6 +142,7 @@ const DEFAULT_EXPORT_TIMEOUT_MS: u64 = 30_000;
 const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 /// A certificate's file is no larger.
 const MAX_PEM_BYTES: u64 = 4 << 20;
+const NO_PEM: &str = "not the path of a PEM file";
 
 impl Settings {
     /// From the variables of this process. `None`: nothing is to be sent.
@@ -155,10 +156,8 @@ impl Settings {
         if variables.truth("OTEL_SDK_DISABLED")? {
             return Ok(None);
         }
-        let route = |signal, wanted| variables.route(signal, asked, wanted);
-        let metrics = route(Signal::Metrics, variables.wanted(Signal::Metrics)?.unwrap_or(true))?;
-        let logs = route(Signal::Logs, variables.wanted(Signal::Logs)?.unwrap_or(true))?;
-        let traces = route(Signal::Traces, variables.wanted(Signal::Traces)?.unwrap_or(asked.spans))?;
+        let route = |signal| variables.route(signal, asked);
+        let (metrics, logs, traces) = (route(Signal::Metrics)?, route(Signal::Logs)?, route(Signal::Traces)?);
         if metrics.is_none() && logs.is_none() && traces.is_none() {
             return Ok(None);
         }
@@ -268,14 +267,19 @@ impl Variables<'_> {
         }
     }
 
-    fn route(&self, signal: Signal, asked: Asked, wanted: bool) -> Result<Option<Route>, SettingsError> {
+    fn route(&self, signal: Signal, asked: Asked) -> Result<Option<Route>, SettingsError> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_ENDPOINT", signal.name().to_uppercase());
         let endpoint = match (self.text(&own)?, self.text("OTEL_EXPORTER_OTLP_ENDPOINT")?) {
             (Some(text), _) => Some((own, text, None)),
             (None, Some(text)) => Some(("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), text, Some(signal))),
             (None, None) => None,
         };
-        if !wanted || (endpoint.is_none() && !asked.on) {
+        // Without either, what other programs of this environment export to is no business of this one.
+        if endpoint.is_none() && !asked.on {
+            return Ok(None);
+        }
+        let unless_said = signal != Signal::Traces || asked.spans;
+        if !self.wanted(signal)?.unwrap_or(unless_said) {
             return Ok(None);
         }
         let protocol = match self.either(signal, "PROTOCOL")? {
@@ -361,11 +365,17 @@ impl Variables<'_> {
 
     fn resource(&self) -> Result<Vec<(String, String)>, SettingsError> {
         let name = "OTEL_RESOURCE_ATTRIBUTES";
-        let mut attributes = match self.text(name)? {
+        let mut attributes: Vec<(String, String)> = match self.text(name)? {
             None => Vec::new(),
             Some(text) => list::pairs(&text)
                 .map_err(|at| error(name, format!("entry {at} is no name=value with a percent-encoded value")))?,
         };
+        // A resource has one attribute of a name: the last that is said.
+        let all = std::mem::take(&mut attributes);
+        for (name, value) in all {
+            attributes.retain(|(known, _)| *known != name);
+            attributes.push((name, value));
+        }
         if let Some(service) = self.text("OTEL_SERVICE_NAME")? {
             attributes.retain(|(name, _)| name != "service.name");
             attributes.push(("service.name".to_owned(), service));
@@ -374,17 +384,17 @@ impl Variables<'_> {
     }
 }
 
-/// Reads a PEM file. The reason says the path, never the content.
+/// Reads a PEM file. The reason says neither the content nor the path: what was meant to be a path may be a key.
 fn read_pem(path: &std::path::Path) -> Result<Vec<u8>, String> {
-    let shown = path.display();
-    let size = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let unreadable = |error| format!("cannot read the file that it names: {error}");
+    let size = std::fs::metadata(path).map_err(unreadable)?;
     if !size.is_file() || size.len() > MAX_PEM_BYTES {
-        return Err(format!("{shown} is no PEM file"));
+        return Err(NO_PEM.to_owned());
     }
-    let pem = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let pem = std::fs::read(path).map_err(unreadable)?;
     let begins = b"-----BEGIN ";
     if !pem.windows(begins.len()).any(|window| window == begins) {
-        return Err(format!("{shown} is no PEM file"));
+        return Err(NO_PEM.to_owned());
     }
     Ok(pem)
 }

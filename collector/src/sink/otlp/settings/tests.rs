@@ -142,6 +142,33 @@ fn certificates_are_read_at_the_start_for_tls_only() {
 }
 
 #[test]
+fn a_key_or_token_in_the_place_of_a_path_is_not_told() {
+    let https = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c");
+    let long = "swordfish".repeat(1000);
+    for name in ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY", "LOGS_CERTIFICATE", "METRICS_CLIENT_KEY"] {
+        let variable = format!("OTEL_EXPORTER_OTLP_{name}");
+        for value in
+            ["-----BEGIN PRIVATE KEY-----\nswordfish\n-----END PRIVATE KEY-----", "swordfish", "/swordfish", &long]
+        {
+            let error = settings(Asked::default(), &[https, (&variable, value)]).expect_err("refused").to_string();
+            assert!(error.starts_with(&format!("{variable}: cannot read ")) && error.len() < 200, "{error}");
+            assert!(!error.contains("sword") && !error.contains("BEGIN") && !error.contains('\n'), "{error}");
+        }
+    }
+    // What exists and is none is not told either.
+    let dir = tempfile::tempdir().expect("a directory");
+    for (path, text) in [(dir.path().join("swordfish.pem"), Some("tuna")), (dir.path().join("swordfish"), None)] {
+        match text {
+            Some(text) => std::fs::write(&path, text).expect("written"),
+            None => std::fs::create_dir(&path).expect("made"),
+        }
+        let ca = ("OTEL_EXPORTER_OTLP_CERTIFICATE", &*path.display().to_string());
+        let error = settings(Asked::default(), &[https, ca]).expect_err("refused").to_string();
+        assert_eq!(error, "OTEL_EXPORTER_OTLP_CERTIFICATE: not the path of a PEM file");
+    }
+}
+
+#[test]
 fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     let settings = on(&[
         ENDPOINT,
@@ -150,4 +177,24 @@ fn resource_attributes_are_decoded_and_the_service_name_goes_before_them() {
     ]);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(settings.resource, [pair("deployment.environment.name", "rack 7"), pair("service.name", "fabric")]);
+}
+
+#[test]
+fn of_a_resource_attribute_that_is_said_twice_the_last_is_sent() {
+    let settings = on(&[ENDPOINT, ("OTEL_RESOURCE_ATTRIBUTES", "a=1,b=2,a=3,a=4")]);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(settings.resource, [pair("b", "2"), pair("a", "4")]);
+}
+
+#[test]
+fn an_exporter_this_program_has_not_is_an_error_only_where_something_is_to_be_sent() {
+    let console = ["TRACES", "LOGS", "METRICS"].map(|signal| format!("OTEL_{signal}_EXPORTER"));
+    for variable in &console {
+        assert_eq!(settings(Asked::default(), &[(variable, "console")]), Ok(None), "{variable}");
+        assert!(settings(Asked::default(), &[ENDPOINT, (variable, "console")]).is_err(), "{variable}");
+        assert!(settings(Asked { on: true, spans: true }, &[(variable, "console")]).is_err(), "{variable}");
+    }
+    // Of the other signals nobody was asked.
+    let metrics = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:1");
+    assert!(on(&[metrics, (&console[0], "console"), (&console[1], "console")]).metrics.is_some());
 }
