@@ -166,6 +166,31 @@ fn a_device_that_is_gone_has_no_points_and_a_renamed_one_keeps_its_identity() {
 }
 
 #[test]
+fn qps_are_not_counted_when_nobody_sees_them_come_and_go_any_more() {
+    let mut log = Log::default();
+    log.device(1).add(
+        1,
+        "qp",
+        json!({"device": "mlx5_0", "qpn": 7, "event": "seen", "to": "RTS", "qp_type": "RC", "pid": 9}),
+    );
+    let says = |log: &mut Log, source: &str, state: &str| {
+        log.add(2, "source", json!({"source": source, "state": state}));
+    };
+    let counted = |log: &Log| {
+        let families = collect(&log.world(), &SelfReport::default(), Options { processes: true, ..Options::default() });
+        (points(&families, "rdma.qp.count").len(), points(&families, "rdma.process.qps").len())
+    };
+    assert_eq!(counted(&log), (1, 1), "a recording that says nothing of its sources");
+    says(&mut log, "nldev", "ok");
+    says(&mut log, "probes", "off");
+    assert_eq!(counted(&log), (1, 1));
+    says(&mut log, "nldev", "off");
+    assert_eq!(counted(&log), (0, 0));
+    says(&mut log, "probes", "partial");
+    assert_eq!(counted(&log), (1, 1));
+}
+
+#[test]
 fn the_state_of_a_port_is_a_number_only_when_it_is_known() {
     let mut log = Log::default();
     log.device(1);
