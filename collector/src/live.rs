@@ -29,6 +29,10 @@ const TICK_NS: u64 = 1_000_000_000;
 /// A source that always has something more to say is interrupted after so many rounds to publish.
 const PUBLISH_EVERY_NS: u64 = 100_000_000;
 
+/// When nothing was observed for so long, ns, the state of one source is said again. Time is in the observations: it would
+/// stand still on a node without a device.
+const SILENCE_NS: u64 = 3_000_000_000;
+
 /// What a recording says where the thresholds changed.
 pub(crate) const SETTINGS_CHANGED: &str = "the rules' settings were changed: what follows was judged by others";
 
@@ -44,6 +48,8 @@ pub struct Live {
     own: Own,
     last_tick: Nanos,
     last_publish: Nanos,
+    /// When something was observed last.
+    last_observed: Nanos,
     until: Option<Nanos>,
 }
 
@@ -71,6 +77,7 @@ impl Live {
             own: Own::new(),
             last_tick: 0,
             last_publish: 0,
+            last_observed: 0,
             until: None,
         }
     }
@@ -142,6 +149,7 @@ impl Live {
                 return;
             }
             self.poll_sources(now);
+            self.break_silence(now);
             if now >= self.last_tick.saturating_add(TICK_NS) {
                 self.last_tick = now;
                 self.own.measure(now);
@@ -248,6 +256,7 @@ impl Live {
     fn tell_all(&mut self, observation: &Observation<'_>) {
         self.each_sink(|sink, world| sink.observation(observation, world));
         self.engine.take(observation);
+        self.last_observed = self.last_observed.max(observation.t);
     }
 
     fn record(&mut self, path: PathBuf) {
@@ -308,7 +317,9 @@ impl Live {
         };
         let (engine, sinks, recording) = (&mut self.engine, &mut self.sinks, &mut self.recording);
         let slot = &mut self.sources[index];
+        let last_observed = &mut self.last_observed;
         let mut emit = |observation: &Observation<'_>| {
+            *last_observed = now;
             nudge |= match &observation.body {
                 // A port that is said again as it was is no news.
                 Body::Port(port) => known_state(engine, port).is_some_and(|known| known != port.state),
@@ -346,18 +357,29 @@ impl Live {
             if slot.said.as_ref() == Some(&says) {
                 continue;
             }
-            let observation = Observation {
-                t: now,
-                body: Body::Source(SourceState {
-                    source: availability.name.into(),
-                    state: says.0,
-                    reason: says.1.clone().map(Into::into),
-                }),
-            };
             slot.said = Some(says);
-            self.tell_all(&observation);
+            self.say_source(index, now);
         }
         self.hand_on_findings();
+    }
+
+    /// Says what is known of a source.
+    fn say_source(&mut self, index: usize, now: Nanos) {
+        let slot = &self.sources[index];
+        let Some((state, reason)) = slot.said.clone() else { return };
+        let source = SourceState { source: slot.source.name().into(), state, reason: reason.map(Into::into) };
+        self.tell_all(&Observation { t: now, body: Body::Source(source) });
+    }
+
+    /// Lets time pass for the engine, the sinks and a recording when there is nothing to observe.
+    fn break_silence(&mut self, now: Nanos) {
+        if now < self.last_observed.saturating_add(SILENCE_NS) {
+            return;
+        }
+        if let Some(index) = self.sources.iter().position(|slot| slot.said.is_some()) {
+            self.say_source(index, now);
+            self.hand_on_findings();
+        }
     }
 
     fn hand_on_findings(&mut self) {
@@ -484,6 +506,63 @@ mod tests {
         // A round for each tick, one that is woken a moment too early, and the last publication.
         let rounds = rounds.load(Ordering::Relaxed);
         assert!((3..=8).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn where_nothing_is_observed_a_source_is_said_again_and_time_goes_on() {
+        struct Told(Arc<Mutex<Vec<(Nanos, String)>>>);
+        impl Sink for Told {
+            fn observation(&mut self, observation: &Observation<'_>, _: &World) {
+                if let Body::Source(source) = &observation.body {
+                    self.0.lock().unwrap().push((observation.t / TICK_NS, source.source.to_string()));
+                }
+            }
+        }
+        /// Its only port is down, and goes with its device at the third poll.
+        struct Leaving(u32);
+        impl Source for Leaving {
+            fn name(&self) -> &'static str {
+                "leaving"
+            }
+            fn availability(&self) -> Availability {
+                Availability { name: "leaving", state: Seeing::Ok, sees: String::new(), missing: Vec::new() }
+            }
+            fn due(&self) -> Nanos {
+                0
+            }
+            fn poll(&mut self, now: Nanos, emit: &mut crate::source::Emit<'_>) {
+                use crate::observation::{Device, Port, PortState};
+                self.0 += 1;
+                let state = if self.0 == 1 { PortState::Active } else { PortState::Down };
+                let device = Device { device: "mlx5_0".into(), pci: Some("0000:3b:00.0".into()), ..Device::default() };
+                match self.0 {
+                    1 | 2 => {
+                        emit(&Observation { t: now, body: Body::Device(device) });
+                        let port = Port { device: "mlx5_0".into(), port: 1, state, ..Port::default() };
+                        emit(&Observation { t: now, body: Body::Port(port) });
+                    }
+                    3 => {
+                        let device = Device { removed: Some(true), ..device };
+                        emit(&Observation { t: now, body: Body::Device(device) });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let told = Arc::default();
+        let mut live = Live::new(Mode::Live, Header::new(), Settings::default(), vec![Box::new(Leaving(0))])
+            .sink(Box::new(Told(Arc::clone(&told))));
+        let mut most = 0;
+        for s in 100..400 {
+            live.poll_sources(s * TICK_NS);
+            live.break_silence(s * TICK_NS);
+            most = most.max(live.engine().world().findings.len());
+        }
+        assert!(most > 0, "a port that goes down is a finding");
+        assert_eq!(live.engine().world().findings, [], "which ends some time after its device went");
+        let told: Vec<u64> = told.lock().unwrap().iter().map(|(s, _)| *s).collect();
+        assert_eq!(told[..4], [100, 105, 108, 111]);
+        assert_eq!(live.engine().world().now / TICK_NS, 399);
     }
 
     #[test]

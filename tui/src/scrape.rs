@@ -49,7 +49,7 @@ pub(crate) fn detail(config: &Config, asked: &Collect) -> Options {
     }
 }
 
-/// The hooks report.
+/// The hooks report. What the debouncing replaced by something newer is no loss: the hook is told of the newer.
 pub(crate) fn report_hooks(
     reports: &Reports,
     status: impl Fn() -> Vec<HookStatus> + Send + 'static,
@@ -61,7 +61,7 @@ pub(crate) fn report_hooks(
         report.hooks = (!hooks.is_empty()).then(|| HooksReport {
             run: sum(|hook| hook.started),
             failed: sum(|hook| hook.failed),
-            untold: sum(|hook| hook.dropped) + sum(|hook| hook.suppressed) + lost(),
+            untold: sum(|hook| hook.dropped) + lost(),
         });
     });
 }
@@ -77,4 +77,19 @@ pub(crate) fn report_recording(reports: &Reports, status: Arc<Mutex<RecordingSta
         let status = status.lock().unwrap_or_else(PoisonError::into_inner);
         report.recording = Some(RecordingReport { bytes: status.bytes, stopped: status.stopped.is_some() });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_debounced_is_not_untold_and_what_was_dropped_or_lost_is() {
+        let reports = Reports::default();
+        let told = HookStatus { started: 9, failed: 1, suppressed: 40, ..HookStatus::default() };
+        let dropped = HookStatus { dropped: 3, ..HookStatus::default() };
+        report_hooks(&reports, move || vec![told.clone(), dropped.clone()], || 2);
+        let hooks = reports.report().hooks.unwrap();
+        assert_eq!((hooks.run, hooks.failed, hooks.untold), (9, 1, 5));
+    }
 }

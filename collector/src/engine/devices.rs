@@ -74,8 +74,21 @@ impl Engine {
     }
 
     pub(super) fn update_device(&mut self, id: DeviceId, seen: &observation::Device<'_>) {
+        let before = self.world.device(id);
+        let (removed, place) = (before.removed, before.place().cloned());
         self.device_mut(id).update(seen);
         self.world.place_device(id);
+        let now = self.world.device(id);
+        let moved = now.place() != place.as_ref();
+        if removed || moved {
+            let stays = now.second && !moved;
+            let place = now.place().cloned();
+            let first = |(other, device): (DeviceId, &DeviceRecord)| {
+                other != id && !device.second && device.place() == place.as_ref()
+            };
+            let second = place.is_some() && (stays || self.world.present().any(first));
+            self.device_mut(id).second = second;
+        }
     }
 
     /// The device that is there under another name and is the one seen: it was renamed, and nobody told of a removal.

@@ -89,6 +89,8 @@ pub struct DeviceRecord {
     pub model: Option<Arc<str>>,
     /// It is gone.
     pub removed: bool,
+    /// When it came, another one was there at its PCI function (or with its node GUID).
+    pub second: bool,
     /// Why nothing more of it can be read.
     pub unreadable: Option<Arc<str>>,
     /// When it was first seen.
@@ -117,6 +119,7 @@ impl DeviceRecord {
             vf: false,
             model: None,
             removed: false,
+            second: false,
             unreadable: None,
             first_seen: t,
             sets: Vec::new(),
@@ -130,6 +133,12 @@ impl DeviceRecord {
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity { pci: self.pci.clone(), guid: self.node_guid.clone() }
+    }
+
+    /// Where it is, in one word: its PCI function, else its node GUID.
+    #[must_use]
+    pub fn place(&self) -> Option<&Arc<str>> {
+        self.pci.as_ref().or(self.node_guid.as_ref())
     }
 
     /// Takes what an observation says; what it does not mention stays.

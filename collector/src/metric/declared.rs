@@ -292,7 +292,7 @@ metrics! {
         SELF_HOOKS_FAILED "rdma.self.hooks.failed" "{process}" Counter Default []
             "Hook processes that could not be started, failed or were killed";
         SELF_HOOKS_UNTOLD "rdma.self.hooks.untold" "{finding}" Counter Default []
-            "Findings no hook was told of: replaced by a newer one, or too many at once";
+            "Findings no hook was told of: too many at once, or the end came first";
         SELF_SOCKET_READERS "rdma.self.socket.readers" "{reader}" UpDownCounter Default []
             "Readers of the local socket";
         SELF_SOCKET_DROPPED "rdma.self.socket.dropped" "{reader}" Counter Default []

@@ -45,7 +45,7 @@ pub struct HooksReport {
     pub run: u64,
     /// Could not be started, failed, or were killed.
     pub failed: u64,
-    /// Findings no hook was told of.
+    /// Findings no hook was told of, those that a newer one about the same replaced not counted.
     pub untold: u64,
 }
 

@@ -35,6 +35,8 @@ pub struct Series {
     changes: VecDeque<Change>,
     /// Time between the last two readings, ns.
     dt: Nanos,
+    /// The same of the two readings before, newest first, ns; 0 where there are none.
+    earlier: [Nanos; 2],
     /// Growth since the open window began, and the time that growth covers.
     window: WindowSum,
 }
@@ -100,6 +102,7 @@ impl Series {
             run: None,
             changes: VecDeque::new(),
             dt: 0,
+            earlier: [0; 2],
             window: WindowSum::default(),
         }
     }
@@ -141,6 +144,7 @@ impl Series {
         };
         let delta = if set_reset { Delta::Reset } else { delta(self.def, run.value, value) };
         let dt = t - run.t;
+        self.earlier = [self.dt, self.earlier[0]];
         self.dt = dt;
         self.delta = delta;
         let from = match delta.value() {
@@ -226,7 +230,18 @@ impl Series {
     /// The last reading is at most three periods (and three seconds) old.
     #[must_use]
     pub fn fresh(&self, now: Nanos) -> bool {
-        now.saturating_sub(self.t) <= FRESH_NS.max(self.dt.saturating_mul(3))
+        now.saturating_sub(self.t) <= FRESH_NS.max(self.period().saturating_mul(3))
+    }
+
+    /// How often it is read, ns: the middle one of the last three intervals, so that neither a gap nor a reading out of
+    /// turn is taken for it; the shorter one of two.
+    fn period(&self) -> Nanos {
+        let [older, oldest] = self.earlier;
+        match (older, oldest) {
+            (0, _) => self.dt,
+            (_, 0) => self.dt.min(older),
+            _ => self.dt.min(older).max(self.dt.max(older).min(oldest)),
+        }
     }
 
     /// Since when growth is known without a gap; `None` when the last reading was none.
@@ -327,6 +342,23 @@ mod tests {
         assert_eq!(series.total(), None);
         series.take(30, 2, false);
         assert_eq!(series.total(), Some(Total { value: 2, start: 20, t: 30 }));
+    }
+
+    #[test]
+    fn a_gap_and_a_reading_out_of_turn_are_no_period() {
+        const S: Nanos = 1_000_000_000;
+        let fresh_for = |times: &[Nanos]| {
+            let readings: Vec<(Nanos, u64)> = times.iter().map(|s| (s * S, *s)).collect();
+            let series = told("np_cnp_sent", "mlx5_core", &readings);
+            let last = series.t / S;
+            (0..).take_while(|s| series.fresh((last + s) * S)).last().unwrap()
+        };
+        assert_eq!(fresh_for(&[10, 11, 12, 313]), 3, "a gap of 301 s");
+        assert_eq!(fresh_for(&[10, 11, 312]), 3);
+        assert_eq!(fresh_for(&[10, 11, 12, 313, 314]), 3);
+        assert_eq!(fresh_for(&[600, 1200, 1800]), 1800, "it is read each ten minutes");
+        assert_eq!(fresh_for(&[600, 1200, 1800, 1801]), 1800, "and was looked at in between");
+        assert_eq!(fresh_for(&[10]), 3);
     }
 
     #[test]

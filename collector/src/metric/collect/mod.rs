@@ -136,13 +136,14 @@ impl<'w> Gather<'w> {
 }
 
 /// The identity of a device in one word: its PCI function, else its node GUID, else its name. A second device at a
-/// function (a management sub-device, a port of its own) has its name behind it.
+/// function (a management sub-device, a port of its own) has its name behind it, also when the first one is gone.
 fn identity(world: &World, id: DeviceId) -> Arc<str> {
     let device = world.device(id);
-    let Some(known) = device.pci.as_ref().or(device.node_guid.as_ref()) else { return device.name.clone() };
-    let same = |other: &crate::inventory::DeviceRecord| other.pci.as_ref().or(other.node_guid.as_ref()) == Some(known);
-    let first = world.present().find(|(_, other)| same(other)).is_none_or(|(first, _)| first == id);
-    if first { known.clone() } else { format!("{known}/{}", device.name).into() }
+    match device.place() {
+        None => device.name.clone(),
+        Some(place) if device.second => format!("{place}/{}", device.name).into(),
+        Some(place) => place.clone(),
+    }
 }
 
 #[cfg(test)]

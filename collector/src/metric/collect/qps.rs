@@ -11,19 +11,29 @@ use crate::metric::declared::{
     SEVERITY, TRACED,
 };
 use crate::metric::{Options, Value};
-use crate::observation::QpState;
+use crate::observation::{QpState, Seeing};
 
 /// The points of QPs and findings.
 pub(super) fn gather(gather: &mut Gather<'_>, options: Options) {
-    counts(gather);
+    let seen = seen(gather);
+    if seen {
+        counts(gather);
+    }
     became(gather);
     findings(gather);
-    if options.processes {
+    if seen && options.processes {
         processes(gather);
     }
-    if options.qps > 0 {
+    if seen && options.qps > 0 {
         busiest(gather, options.qps);
     }
+}
+
+/// Somebody who knows of QPs that come and go still sees; where nobody says so, whoever told of them does.
+fn seen(gather: &Gather<'_>) -> bool {
+    let sources = &gather.world.sources;
+    let states = ["nldev", "probes"].map(|name| sources.get(name).map(|source| source.state));
+    states.contains(&Some(Seeing::Ok)) || states.contains(&Some(Seeing::Partial)) || states == [None, None]
 }
 
 /// QPs of a device that have type and state in common.

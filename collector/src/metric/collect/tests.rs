@@ -166,6 +166,65 @@ fn a_device_that_is_gone_has_no_points_and_a_renamed_one_keeps_its_identity() {
 }
 
 #[test]
+fn qps_are_not_counted_when_nobody_sees_them_come_and_go_any_more() {
+    let mut log = Log::default();
+    log.device(1).add(
+        1,
+        "qp",
+        json!({"device": "mlx5_0", "qpn": 7, "event": "seen", "to": "RTS", "qp_type": "RC", "pid": 9}),
+    );
+    let says = |log: &mut Log, source: &str, state: &str| {
+        log.add(2, "source", json!({"source": source, "state": state}));
+    };
+    let counted = |log: &Log| {
+        let families = collect(&log.world(), &SelfReport::default(), Options { processes: true, ..Options::default() });
+        (points(&families, "rdma.qp.count").len(), points(&families, "rdma.process.qps").len())
+    };
+    assert_eq!(counted(&log), (1, 1), "a recording that says nothing of its sources");
+    says(&mut log, "nldev", "ok");
+    says(&mut log, "probes", "off");
+    assert_eq!(counted(&log), (1, 1));
+    says(&mut log, "nldev", "off");
+    assert_eq!(counted(&log), (0, 0));
+    says(&mut log, "probes", "partial");
+    assert_eq!(counted(&log), (1, 1));
+}
+
+#[test]
+fn a_device_keeps_its_identity_when_the_other_one_at_its_function_goes_and_comes_back() {
+    let mut log = Log::default();
+    let device = |log: &mut Log, s: u64, name: &str, guid: &str| {
+        log.add(s, "device", json!({"device": name, "pci": "0000:3b:00.0", "node_guid": guid}));
+    };
+    let gone = |log: &mut Log, s: u64, name: &str| {
+        log.add(s, "device", json!({"device": name, "removed": true}));
+    };
+    let ids = |log: &Log| {
+        let world = log.world();
+        world.present().map(|(id, device)| format!("{} {}", device.name, identity(&world, id))).collect::<Vec<_>>()
+    };
+    let (first, second, third) = ("0001:0000:0000:0001", "0001:0000:0000:0002", "0001:0000:0000:0003");
+    device(&mut log, 1, "mlx5_0", first);
+    device(&mut log, 1, "mlx5_1", second);
+    let both = ["mlx5_0 0000:3b:00.0", "mlx5_1 0000:3b:00.0/mlx5_1"];
+    assert_eq!(ids(&log), both);
+    gone(&mut log, 2, "mlx5_0");
+    assert_eq!(ids(&log), both[1..]);
+    device(&mut log, 3, "mlx5_0", first);
+    assert_eq!(ids(&log), both);
+    // All go (a reload), and come back in another order.
+    gone(&mut log, 4, "mlx5_0");
+    gone(&mut log, 4, "mlx5_1");
+    device(&mut log, 5, "mlx5_1", second);
+    device(&mut log, 6, "mlx5_0", first);
+    assert_eq!(ids(&log), both);
+    // Another card in the slot, or a virtual function that was given another GUID, is the first one there again.
+    gone(&mut log, 7, "mlx5_0");
+    device(&mut log, 8, "mlx5_0", third);
+    assert_eq!(ids(&log), ["mlx5_1 0000:3b:00.0/mlx5_1", "mlx5_0 0000:3b:00.0"]);
+}
+
+#[test]
 fn the_state_of_a_port_is_a_number_only_when_it_is_known() {
     let mut log = Log::default();
     log.device(1);

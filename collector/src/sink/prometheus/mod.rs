@@ -9,7 +9,7 @@
 //! when somebody asks. No scrape touches the engine, and no client can hold anything but its own connection.
 //!
 //! There are no timestamps: what is old has no line. When the engine's thread itself has not ticked for long (a read of a
-//! broken device hangs), everything is old, and there is no page.
+//! broken device hangs), everything is old, and there is no page; nor is there one before the first tick.
 
 mod exposition;
 mod node;
@@ -103,7 +103,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Listens, and serves in a thread of its own. What it serves is empty before the first tick.
+    /// Listens, and serves in a thread of its own. There is no page before the first tick.
     pub fn start(options: PrometheusOptions, reports: Reports, log: Log) -> Result<Self, PrometheusError> {
         let shared = Arc::new(Shared { now: Mutex::default(), status: Mutex::default(), ended: Notify::new() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();

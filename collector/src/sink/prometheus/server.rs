@@ -93,9 +93,15 @@ fn answer(request: &Request<Incoming>, shared: &Shared, page: &std::sync::Mutex<
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => {
             let now = lock(&shared.now).clone();
-            if now.at.is_some_and(|at| at.elapsed() > OLD) {
+            // A first read that hangs is no node of which there is nothing to say.
+            let why = match now.at {
+                None => Some("nothing was collected yet\n"),
+                Some(at) if at.elapsed() > OLD => Some("nothing was collected for more than 10 s\n"),
+                Some(_) => None,
+            };
+            if let Some(why) = why {
                 lock(&shared.status).failed += 1;
-                return words(StatusCode::SERVICE_UNAVAILABLE, "nothing was collected for more than 10 s\n");
+                return words(StatusCode::SERVICE_UNAVAILABLE, why);
             }
             lock(&shared.status).served += 1;
             of(StatusCode::OK, TEXT, text(now, page))
