@@ -165,7 +165,8 @@ fn a_hangup_that_whoever_started_it_ignores_stays_ignored() {
     let desk = Desk::new();
     let plain = desk.command("collect --sysfs-root @tree --socket off");
     let mut command = std::process::Command::new("setsid");
-    command.args(["nohup"]).arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
+    // Without the first argument, which would undo it.
+    command.args(["nohup"]).arg(plain.get_program()).args(plain.get_args().skip(1)).stdin(Stdio::null());
     let mut collecting = desk.start_command(command);
     while !collecting.first.contains("collecting") {
         collecting.first = collecting.line();
