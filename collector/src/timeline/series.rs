@@ -32,6 +32,8 @@ pub struct Series {
     pub rate: Option<f64>,
     /// The value and time of the last reading that was a value, and the start of the unbroken run it ends.
     run: Option<Run>,
+    /// The run before, while the counter cannot be read: its total may go on.
+    ended: Option<Run>,
     changes: VecDeque<Change>,
     /// Time between the last two readings, ns.
     dt: Nanos,
@@ -53,13 +55,29 @@ struct Run {
     wrapped: u64,
 }
 
+impl Run {
+    /// Since when the total is counted when the next value has come, and what it counted before the end of its range.
+    fn total_after(&self, t: Nanos, value: u64, delta: Delta) -> (Nanos, u64) {
+        match delta {
+            Delta::Known(_) | Delta::Saturated => (self.start, self.wrapped),
+            Delta::Wrapped(counted) => {
+                // Counted on from the old value, over the end, to the new one.
+                let before = self.wrapped.saturating_add(self.value).saturating_add(counted).saturating_sub(value);
+                (self.start, before)
+            }
+            Delta::Reset => (self.t, 0),
+            Delta::Unknown => (t, 0),
+        }
+    }
+}
+
 /// What a counter has counted, in its own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Total {
     /// The counter's own number, and what it counted before it went over the end of its range.
     pub value: u64,
     /// Since when: the reading before the counter was set back; the first reading where nobody knows (at the beginning,
-    /// after a gap, after a fall that can be anything), so that the value may hold older counts.
+    /// after a fall that can be anything), so that the value may hold older counts.
     pub start: Nanos,
     /// When it was read.
     pub t: Nanos,
@@ -100,6 +118,7 @@ impl Series {
             delta: Delta::Unknown,
             rate: None,
             run: None,
+            ended: None,
             changes: VecDeque::new(),
             dt: 0,
             earlier: [0; 2],
@@ -137,12 +156,16 @@ impl Series {
             return;
         }
         let Some(run) = self.run else {
-            self.run = Some(Run { from: t, t, value, start: t, wrapped: 0 });
+            let (start, wrapped) = match self.ended.take() {
+                None => (t, 0),
+                Some(old) => old.total_after(t, value, self.delta_from(&old, value, set_reset)),
+            };
+            self.run = Some(Run { from: t, t, value, start: start.min(t), wrapped });
             self.delta = Delta::Unknown;
             self.rate = None;
             return;
         };
-        let delta = if set_reset { Delta::Reset } else { delta(self.def, run.value, value) };
+        let delta = self.delta_from(&run, value, set_reset);
         let dt = t - run.t;
         self.earlier = [self.dt, self.earlier[0]];
         self.dt = dt;
@@ -164,20 +187,15 @@ impl Series {
                 t
             }
         };
-        let (start, wrapped) = match delta {
-            Delta::Known(_) | Delta::Saturated => (run.start, run.wrapped),
-            Delta::Wrapped(counted) => {
-                // Counted on from the old value, over the end, to the new one.
-                let before = run.wrapped.saturating_add(run.value).saturating_add(counted).saturating_sub(value);
-                (run.start, before)
-            }
-            Delta::Reset => (run.t, 0),
-            Delta::Unknown => (t, 0),
-        };
+        let (start, wrapped) = run.total_after(t, value, delta);
         self.run = Some(Run { from, t, value, start, wrapped });
         if delta.value() != Some(0) && self.def.kind == Kind::Counter {
             self.remember(Change { t, delta });
         }
+    }
+
+    fn delta_from(&self, run: &Run, value: u64, set_reset: bool) -> Delta {
+        if set_reset { Delta::Reset } else { delta(self.def, run.value, value) }
     }
 
     /// The counter could not be read.
@@ -187,7 +205,8 @@ impl Series {
         self.delta = Delta::Unknown;
         self.rate = None;
         // The next value starts anew: what grew meanwhile happened in no window that can be named.
-        if self.run.take().is_some() {
+        if let Some(run) = self.run.take() {
+            self.ended = Some(run);
             self.window.broken = true;
             self.remember(Change { t, delta: Delta::Unknown });
         }
@@ -314,7 +333,11 @@ mod tests {
         series.miss(40, Reason::fixed("EIO"));
         assert_eq!(total(&series), None);
         series.take(50, 9, false);
-        assert_eq!(total(&series), Some((9, 50, 50)));
+        assert_eq!(total(&series), Some((9, 20, 50)), "it was not lower meanwhile: nothing says that it began anew");
+        series.miss(51, Reason::fixed("EIO"));
+        series.miss(52, Reason::fixed("EIO"));
+        series.take(55, 8, false);
+        assert_eq!(total(&series), Some((8, 50, 55)), "the last known reading, not the missed one");
         series.take(60, u64::MAX, false);
         assert_eq!(total(&series), None, "the device has left the bus");
         let unknown = told("out_of_sequence", "mlx5_core", &[(10, 70), (20, 7)]);
