@@ -88,7 +88,8 @@ fn on_a_small_disk(desk: &Desk, size: &str, line: &str) -> Option<Command> {
         return None;
     }
     let plain = desk.command(line);
-    let words: Vec<String> = plain.get_args().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    // It starts the binary itself: without what the desk has before its path.
+    let words: Vec<String> = plain.get_args().skip(2).map(|word| format!("'{}'", word.to_string_lossy())).collect();
     let mut command = unshare(&format!("{mount} && exec setsid '{}' {}", path().display(), words.join(" ")));
     command.env_remove("NOTIFY_SOCKET");
     Some(command)
