@@ -228,7 +228,7 @@ fn pairs(port: &PortRecord) -> Vec<(f64, f64)> {
 
 /// Ranks of values, equal ones sharing their mean rank.
 fn ranks(values: &[f64]) -> Vec<f64> {
-    // Numbers side by side sort several times as fast as places that are looked up, and this is asked in every window.
+    // Numbers side by side sort several times as fast as places that are looked up.
     let mut order: Vec<(u64, usize)> = values.iter().enumerate().map(|(at, value)| (sortable(*value), at)).collect();
     order.sort_unstable();
     let mut ranks = vec![0.0; values.len()];
