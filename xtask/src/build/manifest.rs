@@ -29,7 +29,7 @@ pub(super) struct Inputs {
     sources: String,
     /// SHA-256 of the lock entries.
     lock: String,
-    /// SHA-256 of the profile in the workspace's `Cargo.toml`.
+    /// SHA-256 of the profile in the workspace's `Cargo.toml`, with what it inherits.
     profile: String,
     flags: Vec<String>,
 }
@@ -152,10 +152,18 @@ fn lock_entries(lock: &str) -> Result<String> {
     Ok(lines.into_iter().collect::<Vec<_>>().join("\n"))
 }
 
+/// The profile `bpf` and every profile it inherits from; cargo's own defaults need no entry.
 fn profile(manifest: &str) -> Result<String> {
     let manifest: toml::Table = toml::from_str(manifest).context("Cargo.toml is not understood")?;
-    let profile = manifest.get("profile").and_then(|profiles| profiles.get("bpf"));
-    Ok(profile.context("Cargo.toml has no profile `bpf`")?.to_string())
+    let entry = |name: &str| manifest.get("profile").and_then(|profiles| profiles.get(name));
+    let mut profile = entry("bpf").context("Cargo.toml has no profile `bpf`")?;
+    let mut text = profile.to_string();
+    while let Some(inherited) = profile.get("inherits").and_then(|name| entry(name.as_str()?)) {
+        profile = inherited;
+        text.push('\n');
+        text.push_str(&profile.to_string());
+    }
+    Ok(text)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -216,6 +224,18 @@ mod tests {
     fn only_what_goes_into_the_object_counts_of_the_lock() {
         let entries = lock_entries(LOCK).expect("a valid lock");
         assert_eq!(entries, "aya-ebpf 0.2.1 aa\naya-ebpf-cty 0.3.0 bb\nsyn 2.0.0 cc");
+    }
+
+    #[test]
+    fn a_change_of_an_inherited_profile_counts() {
+        let text = |opt: &str| {
+            profile(&format!(
+                "[profile.bpf]\ninherits = \"dev\"\n[profile.dev.package.\"*\"]\nopt-level = {opt}\n[profile.release]\nlto = true"
+            ))
+            .expect("a valid manifest")
+        };
+        assert_ne!(text("3"), text("\"s\""));
+        assert!(!text("3").contains("lto"));
     }
 
     #[test]
