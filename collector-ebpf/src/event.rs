@@ -19,6 +19,10 @@ pub mod kind {
     pub const ASYNC: u32 = 5;
     /// An AER report.
     pub const AER: u32 = 6;
+    /// A completion with an error: the first of its QP, or the first that is no flush.
+    pub const COMPLETION: u32 = 7;
+    /// A process's tables of operations, see [`super::Learned`].
+    pub const LEARNED: u32 = 8;
 }
 
 /// Which optional fields of an [`Event`] hold something.
@@ -51,6 +55,8 @@ pub mod has {
     pub const TLP: u32 = 1 << 12;
     /// `result`.
     pub const RESULT: u32 = 1 << 13;
+    /// `code`, of a completion.
+    pub const VENDOR_ERR: u32 = 1 << 14;
 }
 
 /// `enum ib_qp_attr_mask` (`include/rdma/ib_verbs.h`), the bits the programs look at.
@@ -75,6 +81,44 @@ pub mod attr_mask {
 
 /// `enum ib_ah_flags`: the address has a global route, so that its GID means something.
 pub const AH_GRH: u32 = 1;
+
+/// Pointers of `ibv_context` that are told, in the order of [`Learned::context`]: `poll_cq`, `post_srq_recv`, `post_send`,
+/// `post_recv`; the numbers are offsets in the structure.
+pub const CONTEXT_OPERATIONS: [u64; 4] = [96, 168, 208, 216];
+
+/// Where in `ibv_qp_ex` the table of operations begins: `wr_atomic_cmp_swp`.
+pub const QP_EX_OPERATIONS: u64 = 184;
+/// Its entries up to `wr_abort`, `wr_atomic_write` and `wr_flush`, eight bytes each, without a gap.
+pub const QP_EX_COUNT: usize = 22;
+
+/// Where in `ibv_cq_ex` the table of operations begins: `start_poll`, `next_poll`, `end_poll`.
+pub const CQ_EX_OPERATIONS: u64 = 144;
+/// Its entries that are told.
+pub const CQ_EX_COUNT: usize = 3;
+
+/// At which addresses a process's provider has its data-path functions. (LP64 layout of rdma-core's verbs.h.)
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Learned {
+    /// `CLOCK_MONOTONIC` ns.
+    pub t: u64,
+    /// [`kind::LEARNED`].
+    pub kind: u32,
+    /// Process.
+    pub tgid: u32,
+    /// The pointers at [`CONTEXT_OPERATIONS`].
+    pub context: [u64; CONTEXT_OPERATIONS.len()],
+    /// What lies behind the QP from [`QP_EX_OPERATIONS`] on: operations only if the provider's QPs have them, else zeros
+    /// or whatever the provider keeps there.
+    pub qp_ex: [u64; QP_EX_COUNT],
+    /// What lies behind the completion queue of sends from [`CQ_EX_OPERATIONS`] on; the same holds.
+    pub send_cq_ex: [u64; CQ_EX_COUNT],
+    /// What lies behind that of receives.
+    pub recv_cq_ex: [u64; CQ_EX_COUNT],
+}
+
+const _: () = assert!(size_of::<Learned>() == 16 + 8 * (4 + 22 + 3 + 3), "the record has padding");
+const _: () = assert!(core::mem::offset_of!(Learned, kind) == core::mem::offset_of!(Event, kind), "told apart by it");
 
 /// One rare event. Which optional fields hold something is in [`Event::has`].
 #[repr(C)]
@@ -116,9 +160,9 @@ pub struct Event {
     pub slot: u32,
     /// The peer's GID.
     pub gid: [u8; 16],
-    /// `enum ib_event_type`, or the severity of an AER report.
+    /// `enum ib_event_type`, the severity of an AER report, or a completion's `vendor_err`.
     pub code: u32,
-    /// AER status bits.
+    /// AER status bits, or a completion's `enum ibv_wc_status`.
     pub status: u32,
     /// The logged TLP header.
     pub tlp: [u32; 4],

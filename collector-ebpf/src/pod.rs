@@ -3,10 +3,12 @@
 #![allow(unsafe_code, reason = "`aya::Pod` is an unsafe marker trait; each impl says why it holds")]
 
 use crate::config::Config;
-use crate::slot::{Name, QpKey, SlotKey, Totals};
+use crate::slot::{ContextKey, Name, QpKey, SlotKey, Totals};
 
 // SAFETY: `repr(C)`, only integers, no padding (asserted where the type is defined), every bit pattern valid.
 unsafe impl aya::Pod for Config {}
+// SAFETY: as above.
+unsafe impl aya::Pod for ContextKey {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Name {}
 // SAFETY: as above.

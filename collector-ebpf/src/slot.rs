@@ -1,9 +1,9 @@
 //! The statistics of one QP, and the small keys and counters around them.
 //!
-//! A slot is two cache lines: who it is, and the counters. The histograms lie in a second array ([`Wide`]) that may be
-//! shorter than the first; a third array holds one byte per slot that says whether the slot changed since the last
-//! sweep, so that a sweep touches only slots in use. Every counter is changed by atomic additions alone, because two
-//! threads may post to one QP at once.
+//! A slot is three cache lines: who it is, what was posted, what was completed. The histograms lie in two more arrays
+//! ([`Wide`], and [`Outcome`](crate::outcome::Outcome)) that may be shorter than the first; another array holds one byte
+//! per slot that says whether the slot changed since the last sweep, so that a sweep touches only slots in use. Every
+//! counter is changed by atomic additions alone, because two threads may post to one QP at once.
 
 use core::sync::atomic::AtomicU64;
 
@@ -75,6 +75,26 @@ pub struct SlotKey {
     pub qpn: u32,
 }
 
+/// A QP as a completion knows it: a completion tells the number, and its queue the context.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ContextKey {
+    /// Address of the `ibv_context` in the process.
+    pub context: u64,
+    /// Process.
+    pub tgid: u32,
+    /// QP number.
+    pub qpn: u32,
+}
+
+impl SlotKey {
+    /// The same QP as completions know it.
+    #[must_use]
+    pub const fn in_context(&self) -> ContextKey {
+        ContextKey { context: self.context, tgid: self.tgid, qpn: self.qpn }
+    }
+}
+
 /// A QP as the kernel knows it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -99,13 +119,14 @@ pub mod state {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// Address of the `ibv_qp` in the process.
+    /// Address of the `ibv_qp` in the process; 0 when the QP is known by its completions alone (it has posted nothing
+    /// yet, and what it receives was posted to a shared receive queue).
     pub qp: AtomicU64,
     /// Address of its `ibv_context`.
     pub context: AtomicU64,
     /// [`Name::id`] of the device's name as the process knows it; 0 until it could be read.
     pub device: AtomicU64,
-    /// `CLOCK_MONOTONIC` ns of the first post.
+    /// `CLOCK_MONOTONIC` ns of the first post or completion that was seen.
     pub created: AtomicU64,
     /// Process.
     pub tgid: AtomicU64,
@@ -113,8 +134,8 @@ pub struct Slot {
     pub qpn: AtomicU64,
     /// One of [`state`].
     pub state: AtomicU64,
-    /// Fills the line.
-    pub reserved: AtomicU64,
+    /// `CLOCK_MONOTONIC` ns at which the kernel created the QP; 0 when that was not seen.
+    pub born: AtomicU64,
     /// `post_send` calls.
     pub posts: AtomicU64,
     /// Work requests in those calls.
@@ -131,9 +152,25 @@ pub struct Slot {
     pub unread: AtomicU64,
     /// `CLOCK_MONOTONIC` ns of the last post.
     pub last_post: AtomicU64,
+    /// Completions polled, of sends and receives, those with an error among them.
+    pub completions: AtomicU64,
+    /// Completions with an error.
+    pub errors: AtomicU64,
+    /// Successful completions of sends: what latency is measured on where work requests share one id.
+    pub sent: AtomicU64,
+    /// Receive work requests posted to the QP's own receive queue.
+    pub recv_wrs: AtomicU64,
+    /// `wr_id` of the last signalled work request.
+    pub last_wr_id: AtomicU64,
+    /// How posts and completions are paired, bits of [`crate::pairing`].
+    pub pairing: AtomicU64,
+    /// Millisecond (`CLOCK_MONOTONIC`) of the last post.
+    pub tick: AtomicU64,
+    /// Switches between QPs on the device at the QP's last post.
+    pub turn: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Slot>() == 128, "a slot is two cache lines");
+const _: () = assert!(size_of::<Slot>() == 192, "a slot is three cache lines");
 
 impl Slot {
     /// Adds what a walk found, as the last step of one post.
@@ -141,9 +178,6 @@ impl Slot {
         atomic::add(&self.posts, 1);
         atomic::add(&self.wrs, found.wrs);
         atomic::add(&self.bytes, found.bytes);
-        if found.signaled != 0 {
-            atomic::add(&self.signaled, found.signaled);
-        }
         if found.truncated != 0 {
             atomic::add(&self.truncated, found.truncated);
         }
@@ -186,8 +220,18 @@ impl Wide {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Hits of the data-path probe.
+    /// Hits of the probes on posting functions.
     pub hits: u64,
+    /// Hits of the probes on polling functions, entries and returns.
+    pub poll_hits: u64,
+    /// Polls that found nothing.
+    pub empty_polls: u64,
+    /// Completions that belong to no QP that is known: they are in no statistics.
+    pub no_owner: u64,
+    /// Completions that could not be read from the process's memory: they are in no statistics.
+    pub no_completion: u64,
+    /// Lists of work requests that began to be built and could not be kept track of.
+    pub no_batch: u64,
     /// Posts that found no free slot: they are in no statistics.
     pub no_slot: u64,
     /// Posts whose QP could not be read from the process's memory: they are in no statistics.
@@ -245,12 +289,12 @@ mod tests {
     #[test]
     fn a_post_adds_all_it_found() {
         let slot = Slot::default();
-        let found = Found { wrs: 3, bytes: 300, signaled: 1, truncated: 2, unread: 1 };
+        let found = Found { wrs: 3, bytes: 300, truncated: 2, unread: 1 };
         slot.add(&found, 5);
         slot.add(&found, 9);
         let read = |v: &AtomicU64| v.load(Ordering::Relaxed);
         assert_eq!([read(&slot.posts), read(&slot.wrs), read(&slot.bytes)], [2, 6, 600]);
-        assert_eq!([read(&slot.signaled), read(&slot.truncated), read(&slot.unread)], [2, 4, 2]);
+        assert_eq!([read(&slot.truncated), read(&slot.unread)], [4, 2]);
         assert_eq!(read(&slot.last_post), 9);
     }
 

@@ -5,11 +5,10 @@
 //! silent: work requests beyond [`FULL_STEPS`] and work requests with more than [`MAX_SGES`] elements are counted as
 //! truncated, and a list that cannot be read to its end counts as unread.
 
-/// Size of the part of `ibv_send_wr` that a step reads, from `next` (8) to the end of `send_flags` (36).
-pub const REQUEST_LEN: usize = 28;
+use crate::batch::Built;
 
-/// Where that part begins in `ibv_send_wr`.
-pub const REQUEST_OFFSET: u64 = 8;
+/// Size of the part of `ibv_send_wr` that a step reads, from `wr_id` (0) to the end of `send_flags` (36).
+pub const REQUEST_LEN: usize = 36;
 
 /// Steps in which work requests are counted; what follows is only counted as truncated. An RC send queue holds 32,768
 /// work requests at most on the hardware of today, and lists are far shorter than queues.
@@ -21,9 +20,6 @@ pub const ALL_STEPS: u32 = 40_960;
 /// Elements of one work request that are added up; devices allow 30 at most today (`max_sge`).
 pub const MAX_SGES: u32 = 64;
 
-/// `IBV_SEND_SIGNALED`.
-const SIGNALED: u32 = 1 << 1;
-
 /// Size of `ibv_sge`.
 const SGE_LEN: u64 = 16;
 
@@ -31,6 +27,8 @@ const SGE_LEN: u64 = 16;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Request {
+    /// The number its completion will carry.
+    pub wr_id: u64,
     /// Address of the next work request, or 0.
     pub next: u64,
     /// Address of the first scatter/gather element.
@@ -51,8 +49,8 @@ pub trait Memory {
     fn request(&self, at: u64) -> Option<Request>;
     /// The length in the scatter/gather element at an address.
     fn sge_length(&self, at: u64) -> Option<u32>;
-    /// Takes one whole work request for the histograms.
-    fn count(&self, bytes: u64, opcode: u32);
+    /// Takes one whole work request.
+    fn take(&self, request: &Built);
 }
 
 /// What the walk found.
@@ -63,8 +61,6 @@ pub struct Found {
     pub wrs: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those with `IBV_SEND_SIGNALED`.
-    pub signaled: u64,
     /// Work requests that are in none of the other numbers.
     pub truncated: u64,
     /// 1 when the list could not be read to its end.
@@ -79,6 +75,7 @@ pub struct Walk {
     pub found: Found,
     /// The next work request, or 0.
     wr: u64,
+    wr_id: u64,
     /// The next element of the present work request.
     sge: u64,
     /// Bytes of the present work request so far.
@@ -95,8 +92,9 @@ impl Walk {
     #[must_use]
     pub const fn new(wr: u64) -> Self {
         Self {
-            found: Found { wrs: 0, bytes: 0, signaled: 0, truncated: 0, unread: 0 },
+            found: Found { wrs: 0, bytes: 0, truncated: 0, unread: 0 },
             wr,
+            wr_id: 0,
             sge: 0,
             bytes: 0,
             left: 0,
@@ -122,6 +120,7 @@ impl Walk {
                 return self.wr != 0;
             }
             self.bytes = 0;
+            self.wr_id = request.wr_id;
             self.sge = request.sg_list;
             self.left = request.num_sge;
             self.opcode = request.opcode;
@@ -136,10 +135,8 @@ impl Walk {
         if self.left == 0 {
             self.found.wrs += 1;
             self.found.bytes += self.bytes;
-            if self.send_flags & SIGNALED != 0 {
-                self.found.signaled += 1;
-            }
-            memory.count(self.bytes, self.opcode);
+            let (opcode, flags) = (self.opcode, self.send_flags);
+            memory.take(&Built { wr_id: self.wr_id, bytes: self.bytes, opcode, flags });
         }
         self.left != 0 || self.wr != 0
     }
@@ -166,7 +163,7 @@ mod tests {
     struct Process {
         requests: HashMap<u64, Request>,
         lengths: HashMap<u64, u32>,
-        counted: RefCell<Vec<(u64, u32)>>,
+        taken: RefCell<Vec<Built>>,
     }
 
     impl Memory for Process {
@@ -176,8 +173,8 @@ mod tests {
         fn sge_length(&self, at: u64) -> Option<u32> {
             self.lengths.get(&at).copied()
         }
-        fn count(&self, bytes: u64, opcode: u32) {
-            self.counted.borrow_mut().push((bytes, opcode));
+        fn take(&self, request: &Built) {
+            self.taken.borrow_mut().push(*request);
         }
     }
 
@@ -193,7 +190,8 @@ mod tests {
                 }
                 let next = if i + 1 == requests.len() { 0 } else { at + 0x100 };
                 let num_sge = u32::try_from(lengths.len()).expect("a short list");
-                let request = Request { next, sg_list, num_sge, opcode: *opcode, send_flags: *send_flags, reserved: 0 };
+                let (opcode, send_flags) = (*opcode, *send_flags);
+                let request = Request { wr_id: i as u64, next, sg_list, num_sge, opcode, send_flags, reserved: 0 };
                 process.requests.insert(at, request);
             }
             process
@@ -212,8 +210,9 @@ mod tests {
     #[test]
     fn a_list_is_added_up() {
         let process = Process::list(&[(&[4096], 0, 2), (&[], 2, 0), (&[1, 2, 3], 4, 2 | 8)]);
-        assert_eq!(process.walk(), Found { wrs: 3, bytes: 4102, signaled: 2, truncated: 0, unread: 0 });
-        assert_eq!(*process.counted.borrow(), [(4096, 0), (0, 2), (6, 4)]);
+        assert_eq!(process.walk(), Found { wrs: 3, bytes: 4102, truncated: 0, unread: 0 });
+        let built = |wr_id, bytes, opcode, flags| Built { wr_id, bytes, opcode, flags };
+        assert_eq!(*process.taken.borrow(), [built(0, 4096, 0, 2), built(1, 0, 2, 0), built(2, 6, 4, 2 | 8)]);
     }
 
     #[test]
@@ -227,8 +226,8 @@ mod tests {
     fn a_request_with_too_many_elements_is_truncated_and_the_next_one_counted() {
         let many = [1; MAX_SGES as usize + 1];
         let process = Process::list(&[(&many, 0, 2), (&many[1..], 0, 0)]);
-        assert_eq!(process.walk(), Found { wrs: 1, bytes: 64, signaled: 0, truncated: 1, unread: 0 });
-        assert_eq!(process.counted.borrow().len(), 1);
+        assert_eq!(process.walk(), Found { wrs: 1, bytes: 64, truncated: 1, unread: 0 });
+        assert_eq!(process.taken.borrow().len(), 1);
     }
 
     #[test]

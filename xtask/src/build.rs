@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use object::build::elf::{Builder, SectionData};
+use object::elf;
 
 use self::manifest::{Inputs, Manifest};
 use self::toolchain::Toolchain;
@@ -125,7 +127,26 @@ fn compile(toolchain: &Toolchain, arch: &str) -> Result<Vec<u8>> {
     command::run(&mut cargo)?;
     let object = target.join("bpfel-unknown-none/bpf/probes");
     let object = fs::read(&object).with_context(|| format!("cannot read {}", object.display()))?;
-    Ok(object)
+    without_debug_sections(&object)
+}
+
+/// The object without what only a debugger reads (DWARF), which is most of it and would all be in the product's binary.
+/// The types the kernel and the loader read (BTF) are made from it by the linker, and stay.
+fn without_debug_sections(object: &[u8]) -> Result<Vec<u8>> {
+    let mut builder = Builder::read(object).context("the linker's output is no ELF object")?;
+    for section in &mut builder.sections {
+        let name = section.name.to_vec();
+        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+    }
+    // The linker keeps all names in one table; what writes the object wants those of the sections by themselves.
+    let names = builder.sections.add();
+    names.name = b".shstrtab"[..].into();
+    names.sh_type = elf::SHT_STRTAB;
+    names.data = SectionData::SectionString;
+    builder.delete_orphans();
+    let mut bytes = Vec::new();
+    builder.write(&mut bytes).context("the object cannot be written again")?;
+    Ok(bytes)
 }
 
 /// Replaces the directories of this machine in everything the compiler writes down; the last match wins.

@@ -38,6 +38,9 @@ fn created(qp: u64, user: u32) {
     let mut event = new_event(kind::CREATE);
     event.has |= user;
     if read_qp(qp, &mut event) {
+        if user != 0 {
+            slots::born(&event.device, event.qpn, event.t);
+        }
         report(&event);
     } else {
         count(|totals| &mut totals.unreadable);

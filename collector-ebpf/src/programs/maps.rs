@@ -4,11 +4,15 @@ use core::sync::atomic::AtomicU64;
 
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap, PerCpuArray, Queue, RingBuf};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
 use collector_ebpf::atomic;
+use collector_ebpf::batch::Batch;
 use collector_ebpf::config::{Config, Field};
 use collector_ebpf::event::Event;
-use collector_ebpf::slot::{MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide};
+use collector_ebpf::fan::Fan;
+use collector_ebpf::outcome::Outcome;
+use collector_ebpf::pairing::{Pending, PendingKey, Watch};
+use collector_ebpf::slot::{ContextKey, MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide};
 
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 
@@ -17,7 +21,7 @@ pub(super) const NOEXIST: u64 = 1;
 
 /// Rare events. 2 MiB hold about 10,000 of them.
 #[map]
-static EVENTS: RingBuf = RingBuf::with_byte_size(2 << 20, 0);
+pub(super) static EVENTS: RingBuf = RingBuf::with_byte_size(2 << 20, 0);
 
 /// What is known of a modify or destroy call between its entry and its return, by task.
 #[map]
@@ -25,11 +29,15 @@ pub(super) static CALLS: HashMap<u64, Event> = HashMap::with_max_entries(16_384,
 
 /// The slots. Sized at load.
 #[map]
-pub(super) static SLOTS: Array<Slot> = Array::with_max_entries(64, BPF_F_MMAPABLE);
+static SLOTS: Array<Slot> = Array::with_max_entries(64, BPF_F_MMAPABLE);
 
 /// The histograms of the first slots. Sized at load.
 #[map]
-pub(super) static WIDE: Array<Wide> = Array::with_max_entries(64, BPF_F_MMAPABLE);
+static WIDE: Array<Wide> = Array::with_max_entries(64, BPF_F_MMAPABLE);
+
+/// The completions of the first slots. Sized at load.
+#[map]
+static OUTCOMES: Array<Outcome> = Array::with_max_entries(64, BPF_F_MMAPABLE);
 
 /// One byte per slot: 1 when the slot changed since user space last looked. Sized at load.
 #[map]
@@ -42,6 +50,50 @@ pub(super) static SLOT_OF: HashMap<SlotKey, u32> = HashMap::with_max_entries(64,
 /// The slot of a QP as the kernel knows it. Sized at load.
 #[map]
 pub(super) static BY_QPN: HashMap<QpKey, u32> = HashMap::with_max_entries(64, 0);
+
+/// The slot of a QP as completions know it. Sized at load.
+#[map]
+pub(super) static BY_CONTEXT: HashMap<ContextKey, u32> = HashMap::with_max_entries(64, 0);
+
+/// When the kernel created a process's QP. Sized at load.
+#[map]
+pub(super) static BORN: LruHashMap<QpKey, u64> = LruHashMap::with_max_entries(64, 0);
+
+/// Which QP's completions a queue holds. Sized at load.
+#[map]
+pub(super) static CQS: LruHashMap<CqKey, CqUse> = LruHashMap::with_max_entries(64, 0);
+
+/// What user space says of the watch.
+#[map]
+static WATCH: Array<Watch> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// Work requests that are timed. 32,768 are what fits two full send queues.
+#[map]
+pub(super) static PENDING: LruHashMap<PendingKey, Pending> = LruHashMap::with_max_entries(32_768, 0);
+
+/// Polls between their entry and their return, by task.
+#[map]
+static POLLS: LruHashMap<u64, Poll> = LruHashMap::with_max_entries(16_384, 0);
+
+/// Work requests that are being built.
+#[map]
+static BATCHES: LruHashMap<BatchKey, Batch> = LruHashMap::with_max_entries(4096, 0);
+
+/// An empty batch: too large for the stack.
+#[map]
+static EMPTY_BATCH: PerCpuArray<Batch> = PerCpuArray::with_max_entries(1, 0);
+
+/// Processes whose tables of operations were told.
+#[map]
+pub(super) static KNOWN: LruHashMap<u64, u8> = LruHashMap::with_max_entries(16_384, 0);
+
+/// How many QPs of a device are in use at once, by [`Name::id`].
+#[map]
+static FANS: HashMap<u64, Fan> = HashMap::with_max_entries(64, 0);
+
+/// A fan-out that has counted nothing: too large for the stack.
+#[map]
+static EMPTY_FAN: PerCpuArray<Fan> = PerCpuArray::with_max_entries(1, 0);
 
 /// Slots that user space has freed. Sized at load.
 #[map]
@@ -62,6 +114,63 @@ pub(super) static LAST_SLOT: HashMap<u32, u64> = HashMap::with_max_entries(16_38
 #[map]
 static TOTALS: PerCpuArray<Totals> = PerCpuArray::with_max_entries(1, 0);
 
+/// A poll on its way.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Poll {
+    /// The queue.
+    pub(super) cq: u64,
+    /// Where the process wants its completions.
+    pub(super) wc: u64,
+}
+
+/// A QP whose work requests are being built.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct BatchKey {
+    pub(super) qp: u64,
+    pub(super) tgid: u64,
+}
+
+/// A process's completion queue.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CqKey {
+    pub(super) cq: u64,
+    pub(super) tgid: u64,
+}
+
+/// Whose completions a queue holds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CqUse {
+    pub(super) context: u64,
+    pub(super) qpn: u32,
+    /// [`Self::SENDS`], [`Self::RECEIVES`], both, or [`Self::MANY`].
+    pub(super) role: u32,
+}
+
+impl CqUse {
+    /// The QP's sends complete here.
+    pub(super) const SENDS: u32 = 1;
+    /// The QP's receives complete here.
+    pub(super) const RECEIVES: u32 = 2;
+    /// Several QPs use the queue.
+    pub(super) const MANY: u32 = 4;
+
+    /// One QP alone uses the queue.
+    #[inline(always)]
+    pub(super) fn is_one_qp(&self) -> bool {
+        self.role & Self::MANY == 0
+    }
+
+    /// The QP.
+    #[inline(always)]
+    pub(super) fn key(&self, tgid: u32) -> ContextKey {
+        ContextKey { context: self.context, tgid, qpn: self.qpn }
+    }
+}
+
 /// What user space tells the programs. A `static` that the loader overwrites, hence the volatile reads.
 #[unsafe(no_mangle)]
 static CONFIG: Config = {
@@ -79,10 +188,16 @@ pub(super) fn place(pick: fn(&Config) -> &Field) -> Field {
 /// Counts something in the totals of this CPU.
 #[inline(always)]
 pub(super) fn count(field: fn(&mut Totals) -> &mut u64) {
+    count_many(field, 1);
+}
+
+/// Counts several at once.
+#[inline(always)]
+pub(super) fn count_many(field: fn(&mut Totals) -> &mut u64, n: u64) {
     if let Some(totals) = TOTALS.get_ptr_mut(0) {
         // SAFETY: the map's value outlives the program's run; the atomic addition is for a program that another one
         // of the same CPU interrupts.
-        atomic::add(unsafe { AtomicU64::from_ptr(field(&mut *totals)) }, 1);
+        atomic::add(unsafe { AtomicU64::from_ptr(field(&mut *totals)) }, n);
     }
 }
 
@@ -111,6 +226,100 @@ pub(super) fn mark(slot: u32) {
 pub(super) fn slot(index: u32) -> Option<&'static Slot> {
     // SAFETY: the elements of an array map are never freed while a program that uses it runs; all fields are atomic.
     SLOTS.get_ptr(index).map(|slot| unsafe { &*slot })
+}
+
+/// The histograms of a slot, if it has any.
+#[inline(always)]
+pub(super) fn wide(index: u32) -> Option<&'static Wide> {
+    // SAFETY: as in `slot`.
+    WIDE.get_ptr(index).map(|wide| unsafe { &*wide })
+}
+
+/// The completions of a slot, if it has any kept by status and latency.
+#[inline(always)]
+pub(super) fn outcome(index: u32) -> Option<&'static Outcome> {
+    // SAFETY: as in `slot`.
+    OUTCOMES.get_ptr(index).map(|outcome| unsafe { &*outcome })
+}
+
+/// The slot of a QP as completions know it.
+#[inline(always)]
+pub(super) fn in_context(key: &ContextKey) -> Option<u32> {
+    // SAFETY: the value is copied at once.
+    unsafe { BY_CONTEXT.get(key) }.copied()
+}
+
+/// What user space says of the watch.
+#[inline(always)]
+pub(super) fn watch() -> Option<&'static Watch> {
+    // SAFETY: as in `slot`.
+    WATCH.get_ptr(0).map(|watch| unsafe { &*watch })
+}
+
+/// The name behind a [`Name::id`].
+#[inline(always)]
+pub(super) fn name(device: u64) -> Option<&'static Name> {
+    // SAFETY: an element of a hash map stays allocated while a program runs, and names are never removed.
+    NAMES.get_ptr(device).map(|name| unsafe { &*name })
+}
+
+/// The fan-out of a device; `None` for a device without a name, and beyond the number of devices that are kept.
+#[inline(always)]
+pub(super) fn fan(device: u64) -> Option<&'static Fan> {
+    if device == 0 {
+        return None;
+    }
+    if let Some(fan) = FANS.get_ptr(device) {
+        // SAFETY: as in `name`.
+        return Some(unsafe { &*fan });
+    }
+    let empty = EMPTY_FAN.get_ptr(0)?;
+    // SAFETY: the map's value outlives the program's run. Another CPU may be first: then that one's is used.
+    let _ = FANS.insert(device, unsafe { &*empty }, NOEXIST);
+    // SAFETY: as in `name`.
+    FANS.get_ptr(device).map(|fan| unsafe { &*fan })
+}
+
+/// Notes that the present task polls.
+#[inline(always)]
+pub(super) fn begin_poll(task: u64, poll: &Poll) {
+    if let Some(place) = POLLS.get_ptr_mut(task) {
+        // SAFETY: only this task uses the entry of its own key.
+        unsafe { *place = *poll };
+    } else {
+        // Without it the return counts nothing.
+        let _ = POLLS.insert(task, poll, 0);
+    }
+}
+
+/// What the present task polls.
+#[inline(always)]
+pub(super) fn poll(task: u64) -> Option<&'static Poll> {
+    // SAFETY: only this task uses the entry of its own key; an element stays allocated while a program runs.
+    POLLS.get_ptr(task).map(|poll| unsafe { &*poll })
+}
+
+/// The requests that are being built on a QP; counts where there are none.
+#[inline(always)]
+pub(super) fn batch(key: &BatchKey) -> Option<&'static mut Batch> {
+    let Some(batch) = BATCHES.get_ptr_mut(key) else {
+        count(|totals| &mut totals.no_batch);
+        return None;
+    };
+    // SAFETY: between `wr_start` and `wr_complete` one thread alone may use a QP.
+    Some(unsafe { &mut *batch })
+}
+
+/// The same, made where there is none.
+#[inline(always)]
+pub(super) fn batch_or_new(key: &BatchKey) -> Option<&'static mut Batch> {
+    if BATCHES.get_ptr(key).is_none() {
+        let empty = EMPTY_BATCH.get_ptr(0)?;
+        // SAFETY: the map's value outlives the program's run, and nothing writes it.
+        let _ = BATCHES.insert(key, unsafe { &*empty }, 0);
+    }
+    // SAFETY: as in `batch`.
+    BATCHES.get_ptr_mut(key).map(|batch| unsafe { &mut *batch })
 }
 
 /// The value of a process's entry in [`LAST_SLOT`].

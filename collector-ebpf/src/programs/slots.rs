@@ -1,12 +1,40 @@
-//! Slots: found, given out at the first post of a QP, retired when the QP is destroyed.
+//! Slots: found, given out at the first post or completion of a QP, retired when the QP is destroyed.
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user, bpf_probe_read_user_str_bytes};
 use collector_ebpf::atomic;
 use collector_ebpf::slot::{Name, QpKey, SlotKey, state};
 
-use super::maps::{self, BY_QPN, FREED, NAMES, NOEXIST, SLOT_OF, count};
+use super::maps::{self, BORN, BY_CONTEXT, BY_QPN, CQS, CqKey, CqUse, FREED, NAMES, NOEXIST, SLOT_OF, count};
 
-/// The slot of a process's QP; a new one at its first post.
+/// `ibv_qp` up to and including `qp_num` (LP64 layout of rdma-core's verbs.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) context: u64,
+    /// `qp_context` and `pd`.
+    skipped: [u64; 2],
+    pub(super) send_cq: u64,
+    pub(super) recv_cq: u64,
+    srq: u64,
+    handle: u32,
+    pub(super) qpn: u32,
+}
+
+const _: () = assert!(size_of::<Head>() == 56, "qp_num lies at 52");
+
+impl Head {
+    /// The `ibv_qp` at an address of the current process.
+    #[inline(always)]
+    pub(super) fn read(qp: u64) -> Option<Self> {
+        // SAFETY: the helper checks the address; every bit pattern is valid.
+        unsafe { bpf_probe_read_user(qp as *const Self) }.ok()
+    }
+}
+
+/// `ibv_device.name`.
+const DEVICE_NAME: u64 = 24;
+
+/// The slot of a process's QP; a new one when it has none.
 #[inline(always)]
 pub(super) fn find_or_give(key: &SlotKey) -> Option<u32> {
     // SAFETY: the value is copied at once.
@@ -32,6 +60,10 @@ fn give(key: &SlotKey) -> Option<u32> {
     atomic::store(&slot.created, unsafe { bpf_ktime_get_ns() });
     atomic::store(&slot.state, state::LIVE);
     if SLOT_OF.insert(key, index, NOEXIST).is_ok() {
+        // A QP that was known by its completions alone until now: from here on they are counted here.
+        if BY_CONTEXT.insert(key.in_context(), index, 0).is_err() {
+            count(|totals| &mut totals.no_name);
+        }
         return Some(index);
     }
     // Another CPU was first, or the map is full. This slot has counted nothing yet.
@@ -43,25 +75,71 @@ fn give(key: &SlotKey) -> Option<u32> {
     unsafe { SLOT_OF.get(key) }.copied()
 }
 
-/// Notes which device a slot belongs to, so that a destroy call finds the slot.
-pub(super) fn name(index: u32, qpn: u32, name: &Name) {
+/// Notes which device a slot belongs to, so that a destroy call finds the slot, when its QP was created, and which queues
+/// its completions go to.
+pub(super) fn introduce(index: u32, key: &SlotKey, head: Option<&Head>) {
     let Some(slot) = maps::slot(index) else { return };
+    let Some(name) = device_name(key.context) else { return count(|totals| &mut totals.no_name) };
     let device = name.id();
     // It is there already for all QPs of a device but the first.
-    if NAMES.get_ptr(device).is_none() && NAMES.insert(device, name, 0).is_err() {
+    if NAMES.get_ptr(device).is_none() && NAMES.insert(device, &name, 0).is_err() {
         count(|totals| &mut totals.no_name);
     }
-    let key = QpKey { device, qpn: u64::from(qpn) };
-    if BY_QPN.insert(key, index, 0).is_err() {
+    let by_qpn = QpKey { device, qpn: u64::from(key.qpn) };
+    if BY_QPN.insert(by_qpn, index, 0).is_err() {
         count(|totals| &mut totals.no_name);
+    }
+    // SAFETY: the value is copied at once.
+    if let Some(born) = unsafe { BORN.get(by_qpn) } {
+        atomic::store(&slot.born, *born);
+    }
+    if let Some(head) = head {
+        uses(key, head.send_cq, CqUse::SENDS);
+        uses(key, head.recv_cq, CqUse::RECEIVES);
     }
     atomic::store(&slot.device, device);
+}
+
+/// Notes that a QP's completions go to a queue.
+#[inline(always)]
+fn uses(key: &SlotKey, cq: u64, role: u32) {
+    let cq = CqKey { cq, tgid: u64::from(key.tgid) };
+    let mut present = CqUse { context: key.context, qpn: key.qpn, role };
+    // SAFETY: the value is copied at once.
+    if let Some(before) = unsafe { CQS.get(cq) }.copied() {
+        if before.context == key.context && before.qpn == key.qpn {
+            present.role |= before.role;
+        } else if !before.is_one_qp() || maps::in_context(&before.key(key.tgid)).is_some() {
+            present.role = CqUse::MANY;
+        }
+    }
+    // Without it, completions of an extended queue find no owner, which is counted there.
+    let _ = CQS.insert(cq, present, 0);
+}
+
+/// Reads `context->device->name`.
+#[inline(always)]
+fn device_name(context: u64) -> Option<Name> {
+    let mut name = Name::EMPTY;
+    // SAFETY: the helpers check the addresses.
+    unsafe {
+        let device = bpf_probe_read_user(context as *const u64).ok()?;
+        bpf_probe_read_user_str_bytes(device.wrapping_add(DEVICE_NAME) as *const u8, &mut name.0).ok()?;
+    }
+    (name.0[0] != 0).then_some(name)
+}
+
+/// Notes when the kernel created a QP for a process.
+pub(super) fn born(name: &Name, qpn: u32, t: u64) {
+    // A table that is full forgets its oldest entry: no latency by order for that QP.
+    let _ = BORN.insert(QpKey { device: name.id(), qpn: u64::from(qpn) }, t, 0);
 }
 
 /// Retires the slot of a QP that is being destroyed: the next post of the same process to the same address with the
 /// same number gets a new one.
 pub(super) fn retire(device: u64, qpn: u32) -> Option<u32> {
     let by_qpn = QpKey { device, qpn: u64::from(qpn) };
+    let _ = BORN.remove(by_qpn);
     // SAFETY: the value is copied at once.
     let index = *unsafe { BY_QPN.get(by_qpn) }?;
     let _ = BY_QPN.remove(by_qpn);
@@ -73,6 +151,9 @@ pub(super) fn retire(device: u64, qpn: u32) -> Option<u32> {
         qpn: atomic::load(&slot.qpn) as u32,
     };
     let _ = SLOT_OF.remove(key);
+    // It may have been known by its completions alone before it posted.
+    let _ = SLOT_OF.remove(SlotKey { qp: 0, ..key });
+    let _ = BY_CONTEXT.remove(key.in_context());
     atomic::store(&slot.state, state::RETIRED);
     maps::mark(index);
     Some(index)

@@ -620,12 +620,21 @@ pub struct QpStats<'a> {
     /// Time actually watched in ns, if less than all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled_ns: Option<u64>,
-    /// Completions polled.
+    /// Receive work requests posted to the QP's own receive queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recv_wrs: Option<u64>,
+    /// Completions polled, of sends and receives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<u64>,
+    /// Time for which completions were watched in ns, if less than all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions_sampled_ns: Option<u64>,
     /// Error completions by `ibv_wc_status` name.
     #[serde(borrow, default, skip_serializing_if = "Pairs::is_empty")]
     pub errors: Pairs<'a, u64>,
+    /// The provider's own code of the first error completion that is no flush.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor_err: Option<u32>,
     /// Post-to-poll latency: bucket i counts [2^i, 2^(i+1)) ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_log2_ns: Option<Histogram>,

@@ -12,19 +12,23 @@ use collector_ebpf::slot::MARKS_PER_BLOCK;
 
 use super::modules::{self, Loads};
 use super::reason::Why;
+use super::store::Sizes;
 use super::{offsets, reason, tracefs};
 use crate::source::ProbeReport;
 use crate::source::verbs::Place;
 
 /// The programs, built by `cargo xtask build` and kept in the repository.
 #[cfg(target_arch = "x86_64")]
-static OBJECT: Option<&[u8]> =
+pub(super) static OBJECT: Option<&[u8]> =
     Some(aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/probes.x86_64.o")));
 #[cfg(not(target_arch = "x86_64"))]
-static OBJECT: Option<&[u8]> = None;
+pub(super) static OBJECT: Option<&[u8]> = None;
 
 /// Slots that have histograms at most: 384 bytes each, so 12 MiB.
 const MOST_WIDE_SLOTS: u32 = 32_768;
+
+/// Slots whose completions are kept by status and latency at most: 512 bytes each, so 4 MiB.
+const MOST_OUTCOMES: u32 = 8192;
 
 /// A kernel function to watch.
 struct Function {
@@ -85,9 +89,8 @@ pub(super) struct Attached {
     ebpf: Option<Ebpf>,
     /// How each probe fared.
     pub(super) reports: Vec<ProbeReport>,
-    /// Entries of the slot array, and of the array of histograms.
-    pub(super) slots: u32,
-    pub(super) wide_slots: u32,
+    /// Entries of the arrays.
+    pub(super) sizes: Sizes,
     places: HashSet<((u32, u32), u64, u64)>,
     data_links: Vec<UProbeLinkId>,
     data_path_seen: bool,
@@ -102,8 +105,8 @@ impl Attached {
     /// not work.
     pub(super) fn new(max_qps: u32) -> Self {
         let slots = max_qps.clamp(1, 1 << 24);
-        let wide_slots = slots.min(MOST_WIDE_SLOTS);
-        let mut config = Config { slots, wide_slots, ..Config::default() };
+        let sizes = Sizes { slots, wide: slots.min(MOST_WIDE_SLOTS), outcomes: slots.min(MOST_OUTCOMES) };
+        let mut config = Config { slots, wide_slots: sizes.wide, ..Config::default() };
         // Before the offsets are read: a module that is loaded meanwhile is then seen to be another.
         let loads = Loads::now(Path::new(MODULES));
         let kernel = offsets::Kernel { btf: Path::new("/sys/kernel/btf"), modules: Path::new(MODULES) };
@@ -113,15 +116,14 @@ impl Attached {
         let mut attached = Self {
             ebpf: None,
             reports: Vec::new(),
-            slots,
-            wide_slots,
+            sizes,
             places: HashSet::new(),
             data_links: Vec::new(),
             data_path_seen: false,
             links: Vec::new(),
             loads,
         };
-        let loaded = load(&config);
+        let loaded = load(&config, sizes);
         let failed = loaded.as_ref().err().cloned();
         attached.ebpf = loaded.ok();
         for function in &FUNCTIONS {
@@ -345,7 +347,7 @@ fn loaded(result: Result<(), ProgramError>) -> Result<(), ProgramError> {
     }
 }
 
-fn load(config: &Config) -> Result<Ebpf, Why> {
+fn load(config: &Config, sizes: Sizes) -> Result<Ebpf, Why> {
     let Some(object) = OBJECT else {
         return Err(format!("no object for this architecture ({})", std::env::consts::ARCH).into());
     };
@@ -356,9 +358,13 @@ fn load(config: &Config) -> Result<Ebpf, Why> {
         .override_global("CONFIG", config, true)
         .map_max_entries("SLOTS", config.slots)
         .map_max_entries("WIDE", config.wide_slots)
+        .map_max_entries("OUTCOMES", sizes.outcomes)
         .map_max_entries("MARKS", config.slots.div_ceil(MARKS_PER_BLOCK))
         .map_max_entries("SLOT_OF", config.slots)
         .map_max_entries("BY_QPN", config.slots)
+        .map_max_entries("BY_CONTEXT", config.slots)
+        .map_max_entries("BORN", config.slots)
+        .map_max_entries("CQS", config.slots)
         .map_max_entries("FREED", config.slots)
         .load(object)
         .map_err(|error| reason::explain(&error))

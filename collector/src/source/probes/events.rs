@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::ptr;
 
-use collector_ebpf::event::{Event, has, kind};
+use collector_ebpf::event::{Event, Learned, has, kind};
+use collector_ebpf::outcome::FLUSHED;
 
 use super::names;
 use super::qps::Qps;
@@ -19,6 +20,18 @@ pub(super) fn read(bytes: &[u8]) -> Option<Event> {
     #[allow(unsafe_code, reason = "the record was written by our own program as an `Event`")]
     // SAFETY: there are enough bytes, and an `Event` is integers only: any bytes are valid.
     Some(unsafe { ptr::read_unaligned(bytes.as_ptr().cast::<Event>()) })
+}
+
+/// A record's bytes as what a process told of its provider; `None` when they are another record.
+pub(super) fn learned(bytes: &[u8]) -> Option<Learned> {
+    let at = std::mem::offset_of!(Learned, kind);
+    let kind = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes)?;
+    if kind != kind::LEARNED || bytes.len() < size_of::<Learned>() {
+        return None;
+    }
+    #[allow(unsafe_code, reason = "the record was written by our own program as a `Learned`")]
+    // SAFETY: there are enough bytes, and a `Learned` is integers only: any bytes are valid.
+    Some(unsafe { ptr::read_unaligned(bytes.as_ptr().cast::<Learned>()) })
 }
 
 /// Turns events into observations.
@@ -43,6 +56,7 @@ impl Events<'_> {
             }
             kind::ASYNC => self.asynchronous(event, t, emit),
             kind::AER => aer(event, t, emit),
+            kind::COMPLETION => self.completion(event, t, emit),
             _ => *self.lost += 1,
         }
     }
@@ -150,6 +164,21 @@ impl Events<'_> {
             event: Text::Owned(names::event(event.code)),
         };
         emit(&Observation { t, body: Body::Async(body) });
+    }
+
+    /// An error completion: the QP's statistics are told at once, so that the error has its time.
+    fn completion(&mut self, event: &Event, t: Nanos, emit: &mut Emit<'_>) {
+        let device = self.qps.devices.intern(&event.device);
+        if let Some(slot) = event.get(has::SLOT, event.slot) {
+            self.qps.adopt(device, event.qpn, slot, event.t);
+        }
+        let Some(qp) = self.qps.find(device, event.qpn) else { return };
+        if event.status != FLUSHED
+            && let Some(known) = self.qps.get(qp)
+        {
+            known.vendor_err = known.vendor_err.or(event.get(has::VENDOR_ERR, event.code));
+        }
+        self.qps.emit_stats(self.store, qp, t, emit);
     }
 
     /// What all events of a QP say.

@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
+use collector_ebpf::outcome::Outcome;
+use collector_ebpf::pairing::Watch;
 use collector_ebpf::slot::{Slot, Wide};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -15,6 +17,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 pub(super) trait Shared {}
 impl Shared for Slot {}
 impl Shared for Wide {}
+impl Shared for Outcome {}
+impl Shared for Watch {}
 impl Shared for AtomicU64 {}
 
 /// A BPF array of `T`, made with `BPF_F_MMAPABLE`.

@@ -12,6 +12,8 @@
 //! Nothing is pinned and every link is a file descriptor: when the process ends, however it ends, nothing stays
 //! attached.
 
+#[cfg(test)]
+mod accepted;
 mod attach;
 mod budget;
 mod devices;
@@ -34,6 +36,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
 use aya::maps::{MapData, RingBuf};
+use collector_ebpf::event::Learned;
 use collector_ebpf::slot::Totals;
 
 pub use budget::Budget;
@@ -105,6 +108,8 @@ struct Running {
     told_lost: u64,
     last_t: Nanos,
     sweeps: u64,
+    /// What processes told of their providers' operations.
+    learned: Vec<Learned>,
     /// Devices that a QP was created on: a new one may have a provider that is not attached yet.
     devices: HashSet<String>,
 }
@@ -242,22 +247,23 @@ impl Probes {
 
 impl Running {
     fn new(attached: &mut Attached, options: &ProbeOptions) -> Result<Option<Self>, Why> {
-        let (slots, wide_slots) = (attached.slots, attached.wide_slots);
+        let sizes = attached.sizes;
         let Some(ebpf) = attached.ebpf() else { return Ok(None) };
         let ring = ebpf.take_map("EVENTS").ok_or("the BPF map EVENTS is not in the object")?;
         let ring = RingBuf::try_from(ring).map_err(|error| reason::explain(&error))?;
-        let maps = Maps::take(ebpf, slots, wide_slots)?;
+        let maps = Maps::take(ebpf, sizes)?;
         let in_guest = budget::in_guest(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
         Ok(Some(Self {
             ring,
             maps,
-            qps: Qps::new(slots),
+            qps: Qps::new(sizes.slots),
             guard: Guard::new(options.budget, in_guest),
             totals: Totals::default(),
             lost: 0,
             told_lost: 0,
             last_t: 0,
             sweeps: 0,
+            learned: Vec::new(),
             devices: HashSet::new(),
         }))
     }
@@ -273,9 +279,10 @@ impl Running {
             while batch.len() < BATCH
                 && let Some(record) = self.ring.next()
             {
-                match events::read(&record) {
-                    Some(event) => batch.push(event),
-                    None => self.lost += 1,
+                match (events::learned(&record), events::read(&record)) {
+                    (Some(learned), _) => self.learned.push(learned),
+                    (None, Some(event)) => batch.push(event),
+                    (None, None) => self.lost += 1,
                 }
             }
             self.qps.collect(&mut self.maps);
@@ -342,10 +349,10 @@ impl Source for Probes {
             sees = format!(
                 "{sees}, {} QPs known, {} of {} slots ever used",
                 running.qps.len(),
-                running.maps.given().min(u64::from(self.attached.slots)),
-                self.attached.slots
+                running.maps.given().min(u64::from(self.attached.sizes.slots)),
+                self.attached.sizes.slots
             );
-            missing.extend(uncounted(running, self.attached.slots));
+            missing.extend(uncounted(running, self.attached.sizes.slots));
             if !own_pids() {
                 missing.push(Missing {
                     what: "which processes are gone".to_owned(),

@@ -1,5 +1,6 @@
 //! The names of numbers: QP types, opcodes, asynchronous events, AER status bits.
 
+use collector_ebpf::outcome::STATUSES;
 use collector_ebpf::slot::OPCODES;
 
 use crate::observation::AerSeverity;
@@ -41,6 +42,37 @@ pub(super) const OPCODE: [&str; OPCODES] = [
     "FLUSH",
     "ATOMIC_WRITE",
 ];
+
+/// `enum ibv_wc_status` (libibverbs/verbs.h), without `IBV_WC_`.
+pub(super) const STATUS: [&str; STATUSES] = [
+    "SUCCESS",
+    "LOC_LEN_ERR",
+    "LOC_QP_OP_ERR",
+    "LOC_EEC_OP_ERR",
+    "LOC_PROT_ERR",
+    "WR_FLUSH_ERR",
+    "MW_BIND_ERR",
+    "BAD_RESP_ERR",
+    "LOC_ACCESS_ERR",
+    "REM_INV_REQ_ERR",
+    "REM_ACCESS_ERR",
+    "REM_OP_ERR",
+    "RETRY_EXC_ERR",
+    "RNR_RETRY_EXC_ERR",
+    "LOC_RDD_VIOL_ERR",
+    "REM_INV_RD_REQ_ERR",
+    "REM_ABORT_ERR",
+    "INV_EECN_ERR",
+    "INV_EEC_STATE_ERR",
+    "FATAL_ERR",
+    "RESP_TIMEOUT_ERR",
+    "GENERAL_ERR",
+    "TM_ERR",
+    "TM_RNDV_INCOMPLETE",
+];
+
+/// Errors whose status is not kept.
+pub(super) const OTHER_STATUS: &str = "other";
 
 /// `enum ib_event_type`, which is `enum ibv_event_type`.
 const EVENTS: [&str; 20] = [

@@ -11,7 +11,7 @@ use collector_ebpf::event::COMM_LEN;
 use collector_ebpf::slot::{Slot, state};
 
 use super::devices::Devices;
-use super::stats::Sum;
+use super::stats::{Sum, Watched};
 use super::store::{Store, keys};
 use crate::observation::{Body, Nanos, Observation, Qp, QpEvent, QpState, Text};
 use crate::source::Emit;
@@ -32,6 +32,8 @@ pub(super) struct Known {
     /// [`Sum::signature`] of what was last emitted.
     emitted: u64,
     unread: u64,
+    /// The provider's code of the first error completion that is no flush.
+    pub(super) vendor_err: Option<u32>,
     dirty: bool,
     /// It has not been destroyed; a place that is not alive is vacant, or will be after the sweep.
     alive: bool,
@@ -70,6 +72,8 @@ pub(super) struct Qps {
     leaving: Vec<u32>,
     left: Vec<u32>,
     sum: Sum,
+    /// What is watched.
+    pub(super) watched: Watched,
     /// Lists of work requests that could not be read to their end.
     pub(super) unread: u64,
     /// Slots that could not be given back.
@@ -288,7 +292,8 @@ impl Qps {
         emit(&Observation { t: now, body: Body::Qp(body) });
     }
 
-    fn emit_stats(&mut self, store: &dyn Store, qp: u32, t: Nanos, emit: &mut Emit<'_>) {
+    /// Emits the statistics of a QP, if they changed since they were last emitted.
+    pub(super) fn emit_stats(&mut self, store: &dyn Store, qp: u32, t: Nanos, emit: &mut Emit<'_>) {
         let Some(known) = self.known.get_mut(qp as usize) else { return };
         if known.slot.is_none() && known.more_slots.is_empty() {
             return;
@@ -301,7 +306,8 @@ impl Qps {
         known.emitted = signature;
         self.unread += self.sum.unread().saturating_sub(known.unread);
         known.unread = self.sum.unread();
-        let stats = self.sum.lend(self.devices.name(known.device), known.qpn);
+        let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &self.watched);
+        stats.vendor_err = known.vendor_err;
         let observation = Observation { t, body: Body::QpStats(stats) };
         emit(&observation);
         if let Body::QpStats(stats) = observation.body {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 
 use collector_ebpf::event::{Event, has, kind};
+use collector_ebpf::outcome::Outcome;
 use collector_ebpf::slot::{Name, Wide};
 use collector_ebpf::walk::Found;
 
@@ -14,6 +15,7 @@ use super::*;
 struct Memory {
     slots: Vec<Slot>,
     wide: Vec<Wide>,
+    outcomes: Vec<Outcome>,
     marks: Vec<AtomicU64>,
     names: Vec<Name>,
     unlinked: HashSet<u32>,
@@ -25,6 +27,7 @@ impl Memory {
         Self {
             slots: (0..64).map(|_| Slot::default()).collect(),
             wide: (0..8).map(|_| Wide::default()).collect(),
+            outcomes: (0..4).map(|_| Outcome::default()).collect(),
             marks: (0..8).map(|_| AtomicU64::new(0)).collect(),
             names: vec![name("rxea"), name("rxeb")],
             unlinked: HashSet::new(),
@@ -52,6 +55,19 @@ impl Memory {
         self.mark(index);
     }
 
+    /// What they do at a completion.
+    fn complete(&self, index: u32, status: u32) {
+        let slot = &self.slots[index as usize];
+        slot.completions.fetch_add(1, Relaxed);
+        if status != 0 {
+            slot.errors.fetch_add(1, Relaxed);
+        }
+        if let Some(outcome) = self.outcomes.get(index as usize) {
+            outcome.completed(status);
+        }
+        self.mark(index);
+    }
+
     fn mark(&self, index: u32) {
         let mut bytes = self.marks[index as usize / 8].load(Relaxed).to_ne_bytes();
         bytes[index as usize % 8] = 1;
@@ -71,6 +87,9 @@ impl Store for Memory {
     fn wide(&self, index: u32) -> Option<&Wide> {
         self.wide.get(index as usize)
     }
+    fn outcome(&self, index: u32) -> Option<&Outcome> {
+        self.outcomes.get(index as usize)
+    }
     fn marks(&self) -> &[AtomicU64] {
         &self.marks
     }
@@ -81,7 +100,7 @@ impl Store for Memory {
         self.unlinked.insert(index);
     }
     fn give_back(&mut self, index: u32) -> bool {
-        clear(&self.slots[index as usize], self.wide.get(index as usize));
+        clear(&self.slots[index as usize], self.wide.get(index as usize), self.outcomes.get(index as usize));
         self.free.push(index);
         true
     }
@@ -140,7 +159,11 @@ fn tell(observation: &Observation<'_>) -> String {
         Body::QpStats(stats) => {
             let wide = stats.size_log2.as_ref().map(|sizes| sizes.0.iter().sum::<u64>());
             let wide = wide.map_or(String::new(), |n| format!(" sizes {n}"));
-            format!("{}:{} posts {} bytes {}{wide}", stats.device, stats.qpn, stats.posts, stats.bytes)
+            let completed = stats.completions.map_or(String::new(), |n| format!(" completions {n}"));
+            let errors: String = stats.errors.iter().map(|(name, n)| format!(" {name} {n}")).collect();
+            let vendor_err = stats.vendor_err.map_or(String::new(), |code| format!(" vendor_err {code}"));
+            let tail = format!("{wide}{completed}{errors}{vendor_err}");
+            format!("{}:{} posts {} bytes {}{tail}", stats.device, stats.qpn, stats.posts, stats.bytes)
         }
         Body::Qp(qp) => {
             let state = |state: Option<QpState>| state.map_or("–", QpState::name);
@@ -331,4 +354,70 @@ fn the_qps_of_a_process_that_is_gone_are_forgotten_with_their_last_numbers() {
     assert_eq!(bench.qps.len(), 1);
     bench.sweep(30);
     assert_eq!(bench.said(), ["rxea:18 posts 1 bytes 6 sizes 1"]);
+}
+
+/// A QP with three work requests, whose completions are watched.
+fn with_completions(index: u32) -> Bench {
+    let mut bench = Bench::new();
+    bench.qps.watched = Watched { completions: true, ..Watched::default() };
+    bench.memory.give(index, "rxea", 17, 100, 10);
+    (0..3).for_each(|i| bench.memory.post(index, 100, 20 + i));
+    bench
+}
+
+#[test]
+fn completions_are_told_by_status() {
+    let mut bench = with_completions(1);
+    [0, 12, 5].into_iter().for_each(|status| bench.memory.complete(1, status));
+    bench.collect();
+    bench.sweep(1000);
+    let stats = "rxea:17 posts 3 bytes 300 sizes 3 completions 3 WR_FLUSH_ERR 1 RETRY_EXC_ERR 1";
+    assert_eq!(bench.said(), [stats]);
+}
+
+#[test]
+fn errors_of_a_qp_without_room_for_statuses_are_told_without_a_name() {
+    let mut bench = with_completions(6);
+    [0, 12].into_iter().for_each(|status| bench.memory.complete(6, status));
+    bench.collect();
+    bench.sweep(1000);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 2 other 1"]);
+}
+
+#[test]
+fn where_completions_are_not_watched_none_is_not_told_as_zero() {
+    let mut bench = with_completions(1);
+    bench.qps.watched = Watched::default();
+    bench.collect();
+    bench.sweep(1000);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3"]);
+}
+
+#[test]
+fn the_first_error_is_told_when_it_comes_and_with_the_provider_s_code() {
+    let mut bench = with_completions(1);
+    bench.collect();
+    bench.sweep(1000);
+    bench.said();
+    bench.memory.complete(1, 12);
+    bench.collect();
+    let mut first = event(kind::COMPLETION, "rxea", 17, 1500);
+    (first.slot, first.status, first.code) = (1, 12, 129);
+    first.has |= has::SLOT | has::VENDOR_ERR;
+    bench.take(&first);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 1 RETRY_EXC_ERR 1 vendor_err 129"]);
+    bench.sweep(2000);
+    assert!(bench.said().is_empty(), "nothing changed since");
+}
+
+#[test]
+fn a_flush_is_not_taken_for_the_cause() {
+    let mut bench = with_completions(1);
+    bench.memory.complete(1, 5);
+    bench.collect();
+    let mut flushed = event(kind::COMPLETION, "rxea", 17, 1500);
+    (flushed.slot, flushed.status, flushed.code) = (1, 5, 249);
+    flushed.has |= has::SLOT | has::VENDOR_ERR;
+    bench.take(&flushed);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 1 WR_FLUSH_ERR 1"]);
 }

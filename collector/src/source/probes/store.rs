@@ -2,13 +2,17 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, Queue};
-use collector_ebpf::slot::{MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide, state};
+use collector_ebpf::fan::Fan;
+use collector_ebpf::outcome::Outcome;
+use collector_ebpf::pairing::Watch;
+use collector_ebpf::slot::{ContextKey, MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide, state};
 
 use super::mapped::Mapped;
+use crate::observation::Nanos;
 
 /// Where slots are kept: the BPF maps, or plain memory in tests.
 pub(super) trait Store {
@@ -16,6 +20,8 @@ pub(super) trait Store {
     fn slot(&self, index: u32) -> Option<&Slot>;
     /// The histograms of a slot, if it has any.
     fn wide(&self, index: u32) -> Option<&Wide>;
+    /// The completions of a slot, if they are kept by status and latency.
+    fn outcome(&self, index: u32) -> Option<&Outcome>;
     /// The marks, eight to a word.
     fn marks(&self) -> &[AtomicU64];
     /// The device name an id stands for.
@@ -41,8 +47,11 @@ pub(super) fn keys(slot: &Slot) -> (SlotKey, QpKey) {
 }
 
 /// Empties a slot that nothing points to any more.
-pub(super) fn clear(slot: &Slot, wide: Option<&Wide>) {
+pub(super) fn clear(slot: &Slot, wide: Option<&Wide>, outcome: Option<&Outcome>) {
     for counter in [
+        &slot.device,
+        &slot.created,
+        &slot.born,
         &slot.posts,
         &slot.wrs,
         &slot.bytes,
@@ -51,25 +60,52 @@ pub(super) fn clear(slot: &Slot, wide: Option<&Wide>) {
         &slot.truncated,
         &slot.unread,
         &slot.last_post,
-        &slot.device,
-        &slot.created,
+        &slot.completions,
+        &slot.errors,
+        &slot.sent,
+        &slot.recv_wrs,
+        &slot.last_wr_id,
+        &slot.pairing,
+        &slot.tick,
+        &slot.turn,
     ] {
         counter.store(0, Relaxed);
     }
     if let Some(wide) = wide {
         wide.size_log2.iter().chain(&wide.opcodes).for_each(|counter| counter.store(0, Relaxed));
     }
+    if let Some(outcome) = outcome {
+        outcome.statuses.iter().chain(&outcome.latency_log2_ns).for_each(|counter| counter.store(0, Relaxed));
+    }
     slot.state.store(state::FREE, Relaxed);
+}
+
+/// A [`Fan`] is made of these.
+pub(super) const FAN_WORDS: usize = size_of::<Fan>() / 8;
+
+/// How many elements the arrays have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Of the slot array.
+    pub(super) slots: u32,
+    /// Of the array of histograms.
+    pub(super) wide: u32,
+    /// Of the array of completions.
+    pub(super) outcomes: u32,
 }
 
 /// The BPF maps.
 pub(super) struct Maps {
     slots: Mapped<Slot>,
     wide: Mapped<Wide>,
+    outcomes: Mapped<Outcome>,
+    watch: Mapped<Watch>,
     marks: Mapped<AtomicU64>,
     given: Mapped<AtomicU64>,
     slot_of: HashMap<MapData, SlotKey, u32>,
     by_qpn: HashMap<MapData, QpKey, u32>,
+    by_context: HashMap<MapData, ContextKey, u32>,
+    fans: HashMap<MapData, u64, [u64; FAN_WORDS]>,
     names: HashMap<MapData, u64, Name>,
     last_slot: HashMap<MapData, u32, u64>,
     freed: Queue<MapData, u32>,
@@ -78,16 +114,19 @@ pub(super) struct Maps {
 
 impl Maps {
     /// Takes the maps out of the loaded object.
-    pub(super) fn take(ebpf: &mut Ebpf, slots: u32, wide_slots: u32) -> Result<Self, String> {
+    pub(super) fn take(ebpf: &mut Ebpf, sizes: Sizes) -> Result<Self, String> {
         let failed = |name: &str, error: &dyn std::fmt::Display| format!("the BPF map {name} cannot be used: {error}");
         let array = |name: &str| match ebpf.map(name) {
             Some(Map::Array(data)) => Ok(data.fd()),
             _ => Err(failed(name, &"it is not in the object")),
         };
         let mapped = |name: &str, error: std::io::Error| failed(name, &error);
-        let words = (slots.div_ceil(MARKS_PER_BLOCK) * MARKS_PER_BLOCK / 8) as usize;
-        let slots = Mapped::new(array("SLOTS")?.as_fd(), slots as usize).map_err(|e| mapped("SLOTS", e))?;
-        let wide = Mapped::new(array("WIDE")?.as_fd(), wide_slots as usize).map_err(|e| mapped("WIDE", e))?;
+        let words = (sizes.slots.div_ceil(MARKS_PER_BLOCK) * MARKS_PER_BLOCK / 8) as usize;
+        let slots = Mapped::new(array("SLOTS")?.as_fd(), sizes.slots as usize).map_err(|e| mapped("SLOTS", e))?;
+        let wide = Mapped::new(array("WIDE")?.as_fd(), sizes.wide as usize).map_err(|e| mapped("WIDE", e))?;
+        let outcomes = array("OUTCOMES")?;
+        let outcomes = Mapped::new(outcomes.as_fd(), sizes.outcomes as usize).map_err(|e| mapped("OUTCOMES", e))?;
+        let watch = Mapped::new(array("WATCH")?.as_fd(), 1).map_err(|e| mapped("WATCH", e))?;
         let marks = Mapped::new(array("MARKS")?.as_fd(), words).map_err(|e| mapped("MARKS", e))?;
         let given = Mapped::new(array("GIVEN")?.as_fd(), 1).map_err(|e| mapped("GIVEN", e))?;
         let mut take = |name: &str| ebpf.take_map(name).ok_or_else(|| failed(name, &"it is not in the object"));
@@ -95,10 +134,14 @@ impl Maps {
         Ok(Self {
             slots,
             wide,
+            outcomes,
+            watch,
             marks,
             given,
             slot_of: take("SLOT_OF")?.try_into().map_err(map("SLOT_OF"))?,
             by_qpn: take("BY_QPN")?.try_into().map_err(map("BY_QPN"))?,
+            by_context: take("BY_CONTEXT")?.try_into().map_err(map("BY_CONTEXT"))?,
+            fans: take("FANS")?.try_into().map_err(map("FANS"))?,
             names: take("NAMES")?.try_into().map_err(map("NAMES"))?,
             last_slot: take("LAST_SLOT")?.try_into().map_err(map("LAST_SLOT"))?,
             freed: take("FREED")?.try_into().map_err(map("FREED"))?,
@@ -111,6 +154,11 @@ impl Maps {
         let per_cpu = self.totals.get(&0, 0).ok()?;
         Some(per_cpu.iter().fold(Totals::default(), |sum, cpu| Totals {
             hits: sum.hits + cpu.hits,
+            poll_hits: sum.poll_hits + cpu.poll_hits,
+            empty_polls: sum.empty_polls + cpu.empty_polls,
+            no_owner: sum.no_owner + cpu.no_owner,
+            no_completion: sum.no_completion + cpu.no_completion,
+            no_batch: sum.no_batch + cpu.no_batch,
             no_slot: sum.no_slot + cpu.no_slot,
             no_qp: sum.no_qp + cpu.no_qp,
             no_name: sum.no_name + cpu.no_name,
@@ -120,6 +168,22 @@ impl Maps {
             unreadable: sum.unreadable + cpu.unreadable,
             no_call: sum.no_call + cpu.no_call,
         }))
+    }
+
+    /// Says to the programs what is watched from `since` on: something was attached or detached. `latency`: posts and
+    /// completions are both watched, and one in `every` signalled requests (a power of two) is timed.
+    pub(super) fn begin_epoch(&self, since: Nanos, latency: bool, every: u64) {
+        let Some(watch) = self.watch.get(0) else { return };
+        watch.latency.store(0, SeqCst);
+        watch.epoch.fetch_add(1, SeqCst);
+        watch.since.store(since, SeqCst);
+        watch.mask.store(every.next_power_of_two() - 1, SeqCst);
+        watch.latency.store(u64::from(latency), SeqCst);
+    }
+
+    /// How many QPs are in use at once, by device.
+    pub(super) fn fans(&self) -> impl Iterator<Item = (u64, [u64; FAN_WORDS])> + '_ {
+        self.fans.iter().flatten()
     }
 
     /// Slots that were ever given out.
@@ -135,6 +199,10 @@ impl Store for Maps {
 
     fn wide(&self, index: u32) -> Option<&Wide> {
         self.wide.get(index as usize)
+    }
+
+    fn outcome(&self, index: u32) -> Option<&Outcome> {
+        self.outcomes.get(index as usize)
     }
 
     fn marks(&self) -> &[AtomicU64] {
@@ -155,11 +223,15 @@ impl Store for Maps {
         if self.by_qpn.get(&qp_key, 0).is_ok_and(|at| at == index) {
             let _ = self.by_qpn.remove(&qp_key);
         }
+        let context_key = key.in_context();
+        if self.by_context.get(&context_key, 0).is_ok_and(|at| at == index) {
+            let _ = self.by_context.remove(&context_key);
+        }
     }
 
     fn give_back(&mut self, index: u32) -> bool {
         if let Some(slot) = self.slots.get(index as usize) {
-            clear(slot, self.wide.get(index as usize));
+            clear(slot, self.wide.get(index as usize), self.outcomes.get(index as usize));
         }
         self.freed.push(index, 0).is_ok()
     }

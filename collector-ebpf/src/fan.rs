@@ -1,0 +1,137 @@
+//! How many QPs of a device are in use at once, and how soon one comes round again: what a NIC's cache of QP contexts
+//! sees.
+//!
+//! A QP's context has to be fetched over PCIe when it is not in the NIC's cache. No counter tells how often that
+//! happens; how many distinct QPs are posted to within a millisecond and within 100, and how many others come between two
+//! turns of one QP, tells how large a cache would have to be.
+
+use core::sync::atomic::AtomicU64;
+
+use crate::atomic;
+use crate::slot::Slot;
+
+/// Buckets of the histograms: the last one begins at 2^19, above the QPs of any device of today that are used at once.
+pub const COUNTS: usize = 20;
+
+/// Milliseconds in the longer interval.
+const LONG_MS: u64 = 100;
+
+/// The fan-out of one device.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Fan {
+    /// The present millisecond (`CLOCK_MONOTONIC`), and the QPs posted to in it.
+    tick: AtomicU64,
+    in_tick: AtomicU64,
+    /// The present 100 milliseconds, and the QPs posted to in them.
+    long: AtomicU64,
+    in_long: AtomicU64,
+    /// Posts that came right after a post of the same process to another QP.
+    pub switches: AtomicU64,
+    /// Milliseconds with posts, by the number of distinct QPs posted to: bucket i counts [2^i, 2^(i+1)).
+    pub in_1ms: [AtomicU64; COUNTS],
+    /// The same for intervals of 100 ms.
+    pub in_100ms: [AtomicU64; COUNTS],
+    /// Switches back to a QP, by the switches since its last turn: an upper bound of the distinct QPs in between.
+    pub reuse: [AtomicU64; COUNTS],
+}
+
+impl Fan {
+    /// A post to a QP of the device in the millisecond `ms`.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
+    pub fn posted(&self, slot: &Slot, ms: u64, switched: bool) {
+        let before = atomic::load(&slot.tick);
+        if before != ms {
+            atomic::store(&slot.tick, ms);
+            turn_to(&self.tick, &self.in_tick, &self.in_1ms, ms);
+            let long = ms / LONG_MS;
+            if before / LONG_MS != long {
+                turn_to(&self.long, &self.in_long, &self.in_100ms, long);
+            }
+        }
+        if switched {
+            let turn = atomic::fetch_add(&self.switches, 1) + 1;
+            let last = atomic::swap(&slot.turn, turn);
+            if last != 0 {
+                count(&self.reuse, turn.saturating_sub(last));
+            }
+        }
+    }
+}
+
+/// Counts a QP in an interval; the first one of a new interval closes the one before.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
+fn turn_to(present: &AtomicU64, qps: &AtomicU64, histogram: &[AtomicU64; COUNTS], now: u64) {
+    if atomic::load(present) != now {
+        let before = atomic::swap(present, now);
+        // Where two CPUs come here at once, one of them finds the other's `now`.
+        if before != now && before != 0 {
+            count(histogram, atomic::swap(qps, 0));
+        }
+    }
+    atomic::add(qps, 1);
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
+fn count(histogram: &[AtomicU64; COUNTS], n: u64) {
+    if n == 0 {
+        return;
+    }
+    // Hidden from the compiler: see `Outcome::completed`.
+    let class = core::hint::black_box(63 - n.leading_zeros() as usize);
+    let class = if class < COUNTS { class } else { COUNTS - 1 };
+    if let Some(counter) = histogram.get(class) {
+        atomic::add(counter, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use core::sync::atomic::Ordering::Relaxed;
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn read(histogram: &[AtomicU64; COUNTS]) -> Vec<(usize, u64)> {
+        histogram.iter().map(|n| n.load(Relaxed)).enumerate().filter(|(_, n)| *n != 0).collect()
+    }
+
+    #[test]
+    fn qps_are_counted_once_per_interval_however_often_they_post() {
+        let fan = Fan::default();
+        let slots: Vec<Slot> = (0..10).map(|_| Slot::default()).collect();
+        for ms in 1000..1200 {
+            // Five QPs in each millisecond, the other five every tenth.
+            let used = if ms % 10 == 0 { 10 } else { 5 };
+            for _ in 0..3 {
+                slots[..used].iter().for_each(|slot| fan.posted(slot, ms, false));
+            }
+        }
+        fan.posted(&slots[0], 1200, false);
+        assert_eq!(read(&fan.in_1ms), [(2, 180), (3, 20)]);
+        assert_eq!(read(&fan.in_100ms), [(3, 2)]);
+    }
+
+    #[test]
+    fn a_qp_that_comes_round_after_all_others_has_their_number_as_its_distance() {
+        let fan = Fan::default();
+        let slots: Vec<Slot> = (0..8).map(|_| Slot::default()).collect();
+        (0..5).for_each(|_| slots.iter().for_each(|slot| fan.posted(slot, 1, true)));
+        assert_eq!(read(&fan.reuse), [(3, 32)]);
+        assert_eq!(fan.switches.load(Relaxed), 40);
+    }
+
+    #[test]
+    fn a_process_that_stays_with_one_qp_never_switches() {
+        let fan = Fan::default();
+        let slot = Slot::default();
+        (0..100).for_each(|ms| fan.posted(&slot, ms, false));
+        assert!(read(&fan.reuse).is_empty());
+        assert_eq!(read(&fan.in_1ms), [(0, 98)]);
+    }
+}
