@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
+//! uprobes  what is attached to functions of libraries (library), and where in them it is cheapest (prologue,
+//!          instruction)
 //! modules  which load of a module they are attached to
 //! store    the maps, memory-mapped (mapped) where they are read every second
 //! qps      which slot belongs to which QP; emits the statistics that changed (stats)
@@ -16,15 +18,20 @@ mod attach;
 mod budget;
 mod devices;
 mod events;
+#[cfg(target_arch = "x86_64")]
+mod instruction;
+mod library;
 mod mapped;
 mod modules;
 pub(crate) mod names;
 mod offsets;
+mod prologue;
 mod qps;
 mod reason;
 mod stats;
 mod store;
 mod tracefs;
+mod uprobes;
 
 use std::collections::HashSet;
 use std::fs;
@@ -44,7 +51,7 @@ use self::events::Events;
 use self::qps::Qps;
 use self::reason::Why;
 use self::store::Maps;
-use super::verbs::{self, ProviderOps};
+use super::verbs::{self, Group, Operations};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
 use crate::observation::{Body, FailedProbe, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text};
 
@@ -91,7 +98,7 @@ pub struct Probes {
     data_path: bool,
     due: Nanos,
     changed: bool,
-    operations: Option<Receiver<Result<Vec<ProviderOps>, verbs::Error>>>,
+    operations: Option<Receiver<Result<Operations, verbs::Error>>>,
 }
 
 /// What there is once the object is loaded.
@@ -130,11 +137,7 @@ impl Probes {
         let running = match running {
             Ok(running) => running,
             Err(why) => {
-                attached.reports.iter_mut().filter(|report| report.attached).for_each(|report| {
-                    report.attached = false;
-                    report.reason = Some(why.reason.clone());
-                    report.fix.clone_from(&why.fix);
-                });
+                attached.give_up_all(&why);
                 None
             }
         };
@@ -147,8 +150,7 @@ impl Probes {
         } else if probes.running.is_none() {
             let why = probes
                 .attached
-                .reports
-                .iter()
+                .reports()
                 .find_map(|report| Some(Why { reason: report.reason.clone()?, fix: report.fix.clone() }));
             probes.attached.no_post_send(true, why.unwrap_or_else(|| "the programs could not be loaded".into()));
         } else {
@@ -193,20 +195,21 @@ impl Probes {
         }
     }
 
-    fn attach(&mut self, operations: Result<Vec<ProviderOps>, verbs::Error>) {
+    fn attach(&mut self, operations: Result<Operations, verbs::Error>) {
         self.changed = true;
         self.attached.retry_post_send();
-        let devices = match operations {
-            Ok(devices) => devices,
+        let Operations { devices, modify_qp } = match operations {
+            Ok(operations) => operations,
             Err(error) => {
                 let why = Why { reason: error.to_string(), fix: error.fix().map(str::to_owned) };
                 return self.attached.no_post_send(true, why);
             }
         };
-        for device in &devices {
-            if let Some(place) = &device.post_send {
-                self.attached.post_send(place);
-            }
+        for (operation, place) in devices.iter().flat_map(|device| &device.places) {
+            self.attached.attach(*operation, place);
+        }
+        if let Some(place) = &modify_qp {
+            self.attached.learn(place);
         }
         let why = devices
             .iter()
@@ -218,14 +221,14 @@ impl Probes {
     }
 
     fn body(&self) -> ProbesBody<'_> {
-        let reports = &self.attached.reports;
+        let reports = || self.attached.reports();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let failed = reports.iter().filter(|report| report.wanted && !report.attached);
+        let failed = reports().filter(|report| report.wanted && !report.attached);
         // A probe that was never attached has no hits, not zero of them.
         let counted = self.running.as_ref().filter(|_| self.attached.post_send_was_attached());
         ProbesBody {
-            wanted: count(reports.iter().filter(|report| report.wanted).count()),
-            attached: count(reports.iter().filter(|report| report.attached).count()),
+            wanted: count(reports().filter(|report| report.wanted).count()),
+            attached: count(reports().filter(|report| report.attached).count()),
             failed: failed
                 .map(|report| FailedProbe {
                     name: Text::Borrowed(&report.name),
@@ -333,10 +336,9 @@ impl Source for Probes {
     }
 
     fn availability(&self) -> Availability {
-        let reports = &self.attached.reports;
-        let wanted = reports.iter().filter(|report| report.wanted).count();
-        let attached = reports.iter().filter(|report| report.attached).count();
-        let mut missing = not_attached(reports);
+        let wanted = self.attached.reports().filter(|report| report.wanted).count();
+        let attached = self.attached.reports().filter(|report| report.attached).count();
+        let mut missing = not_attached(self.attached.reports());
         let mut sees = format!("{attached} of {wanted} probes attached");
         if let Some(running) = &self.running {
             sees = format!(
@@ -387,7 +389,8 @@ impl Source for Probes {
                 if self.attached.has(POST_SEND)
                     && let Some(reason) = running.guard.check(now, running.totals.hits)
                 {
-                    self.attached.detach_post_send(&reason);
+                    self.attached.detach_group(Group::Posts, &reason);
+                    self.attached.detach_group(Group::Completions, &reason);
                     self.changed = true;
                     // What was posted until now is still told; from here on nothing is, rather than zeros.
                     running.qps.collect(&mut running.maps);
@@ -411,14 +414,14 @@ impl Source for Probes {
     }
 
     fn probes(&self) -> Vec<ProbeReport> {
-        self.attached.reports.clone()
+        self.attached.reports().cloned().collect()
     }
 }
 
 /// What is not seen for want of a probe; what has the same reason is told together.
-fn not_attached(reports: &[ProbeReport]) -> Vec<Missing> {
+fn not_attached<'r>(reports: impl Iterator<Item = &'r ProbeReport>) -> Vec<Missing> {
     let mut all: Vec<Missing> = Vec::new();
-    for report in reports.iter().filter(|report| !report.attached) {
+    for report in reports.filter(|report| !report.attached) {
         let (what, reason) = (what_is_lost(&report.name), report.reason.as_deref().unwrap_or("unknown"));
         match all.iter_mut().find(|missing| missing.reason == reason && missing.fix == report.fix) {
             Some(missing) if missing.what.split(", ").any(|other| other == what) => {}
@@ -432,7 +435,9 @@ fn not_attached(reports: &[ProbeReport]) -> Vec<Missing> {
 /// What is not seen without a probe.
 fn what_is_lost(probe: &str) -> &'static str {
     match probe {
-        POST_SEND => "what processes post to their QPs",
+        uprobes::LEARN => "which functions QPs and CQs have of their own",
+        name if name.contains("poll") => "completions",
+        name if name.starts_with("post_") || name.starts_with("wr_") => "what processes post to their QPs",
         AER => "PCIe errors as they happen",
         "ib_create_qp_user" => "QPs that processes create",
         "ib_create_qp_kernel" => "QPs that the kernel creates",
