@@ -4,6 +4,7 @@
 //! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
 //! uprobes  what is attached to functions of libraries (library), and where in them it is cheapest (prologue,
 //!          instruction)
+//! discovery which processes use which build of a provider
 //! modules  which load of a module they are attached to
 //! store    the maps, memory-mapped (mapped) where they are read every second
 //! qps      which slot belongs to which QP; emits the statistics that changed (stats)
@@ -17,6 +18,7 @@
 mod attach;
 mod budget;
 mod devices;
+mod discovery;
 mod events;
 #[cfg(target_arch = "x86_64")]
 mod instruction;
@@ -33,7 +35,7 @@ mod store;
 mod tracefs;
 mod uprobes;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -41,17 +43,19 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
 use aya::maps::{MapData, RingBuf};
+use collector_ebpf::event::{has, kind};
 use collector_ebpf::slot::Totals;
 
 pub use budget::Budget;
 
 use self::attach::{AER, Attached, DESTROY, Modules, POST_SEND};
 use self::budget::Guard;
+use self::discovery::Discovery;
 use self::events::Events;
 use self::qps::Qps;
 use self::reason::Why;
 use self::store::Maps;
-use super::verbs::{self, Group, Operations};
+use super::verbs::{self, Group, Operation, Operations};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
 use crate::observation::{Body, FailedProbe, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text};
 
@@ -98,6 +102,9 @@ pub struct Probes {
     data_path: bool,
     due: Nanos,
     changed: bool,
+    discovery: Discovery,
+    /// Every process was looked at once.
+    looked_at_all: bool,
     operations: Option<Receiver<Result<Operations, verbs::Error>>>,
 }
 
@@ -114,6 +121,8 @@ struct Running {
     sweeps: u64,
     /// Devices that a QP was created on: a new one may have a provider that is not attached yet.
     devices: HashSet<String>,
+    /// Processes that created or changed a QP since the last look: theirs may be another build of the provider.
+    users: BTreeSet<u32>,
 }
 
 impl Probes {
@@ -142,8 +151,17 @@ impl Probes {
             }
         };
         let options = options.clone();
-        let mut probes =
-            Self { attached, running, options, data_path: wanted, due: 0, changed: true, operations: None };
+        let mut probes = Self {
+            attached,
+            running,
+            options,
+            data_path: wanted,
+            due: 0,
+            changed: true,
+            discovery: Discovery::new(Path::new("/proc")),
+            looked_at_all: false,
+            operations: None,
+        };
         if !wanted {
             let reason = if probes.options.data_path { "switched off by a probe budget of 0" } else { "switched off" };
             probes.attached.no_post_send(false, reason.into());
@@ -198,6 +216,12 @@ impl Probes {
     fn attach(&mut self, operations: Result<Operations, verbs::Error>) {
         self.changed = true;
         self.attached.retry_post_send();
+        // The look itself begins when what the host has is attached: it needs none. Without libibverbs here, containers
+        // may have theirs.
+        if !self.looked_at_all {
+            self.looked_at_all = true;
+            self.discovery.look_at_all();
+        }
         let Operations { devices, modify_qp } = match operations {
             Ok(operations) => operations,
             Err(error) => {
@@ -206,9 +230,11 @@ impl Probes {
             }
         };
         for (operation, place) in devices.iter().flat_map(|device| &device.places) {
+            self.discovery.keep(place.file());
             self.attached.attach(*operation, place);
         }
         if let Some(place) = &modify_qp {
+            self.discovery.keep(place.file());
             self.attached.learn(place);
         }
         let why = devices
@@ -218,6 +244,41 @@ impl Probes {
                 Why::with_fix("libibverbs has no provider for the devices here", verbs::INSTALL_PROVIDERS)
             });
         self.attached.no_post_send(true, why);
+    }
+
+    /// Finds the builds of providers that processes use and the host does not have, and lets go of those that none uses.
+    fn discover(&mut self) {
+        if !self.data_path || !own_pids() {
+            return;
+        }
+        for tgid in self.running.iter_mut().flat_map(|running| std::mem::take(&mut running.users)) {
+            self.discovery.saw(tgid);
+        }
+        if let Some(news) = self.discovery.news() {
+            for (operation, place) in &news.places {
+                self.changed |= self.attached.attach(*operation, place);
+            }
+            for place in &news.modify_qp {
+                self.changed |= self.attached.learn(place);
+            }
+        }
+        let attached = &self.attached;
+        self.discovery.work(&|file| attached.knows(file));
+    }
+
+    /// Attaches to the functions a process was seen to use: those of a table that `learn` met for the first time.
+    #[expect(dead_code, reason = "for the events of the program `learn`")]
+    fn learned(&mut self, tgid: u32, addresses: &[(Operation, u64)]) {
+        for (operation, place) in self.discovery.take(tgid, addresses) {
+            self.changed |= self.attached.attach(operation, &place);
+        }
+    }
+
+    /// Lets go of files that no process maps any more.
+    fn let_go(&mut self) {
+        for file in self.discovery.unused() {
+            self.changed |= self.attached.detach_file(file);
+        }
     }
 
     fn body(&self) -> ProbesBody<'_> {
@@ -262,6 +323,7 @@ impl Running {
             last_t: 0,
             sweeps: 0,
             devices: HashSet::new(),
+            users: BTreeSet::new(),
         }))
     }
 
@@ -290,7 +352,10 @@ impl Running {
                 self.last_t = self.last_t.max(event.t);
                 let mut events = Events { qps: &mut self.qps, store: &mut self.maps, lost: &mut self.lost };
                 events.take(&event, self.last_t, emit);
-                if event.kind == collector_ebpf::event::kind::CREATE {
+                if matches!(event.kind, kind::CREATE | kind::MODIFY) && event.has & has::USER != 0 {
+                    self.users.insert(event.tgid);
+                }
+                if event.kind == kind::CREATE {
                     let name = String::from_utf8_lossy(event.device.bytes()).into_owned();
                     new_device |= self.devices.insert(name);
                 }
@@ -348,6 +413,7 @@ impl Source for Probes {
                 self.attached.slots
             );
             missing.extend(uncounted(running, self.attached.slots));
+            missing.extend(self.discovery.missing());
             if !own_pids() {
                 missing.push(Missing {
                     what: "which processes are gone".to_owned(),
@@ -401,6 +467,10 @@ impl Source for Probes {
         if new_device {
             self.refresh();
         }
+        self.discover();
+        if now >= self.due && self.running.as_ref().is_some_and(|running| running.sweeps.is_multiple_of(REAP_SWEEPS)) {
+            self.let_go();
+        }
         if now >= self.due {
             self.due = now + PERIOD_NS;
             // Every sweep ends with this line, also when nothing moved: it tells an idle QP from one nobody looks at.
@@ -410,7 +480,7 @@ impl Source for Probes {
     }
 
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.running.iter().map(|running| running.ring.as_fd()).collect()
+        self.running.iter().map(|running| running.ring.as_fd()).chain(self.discovery.wake_fd()).collect()
     }
 
     fn probes(&self) -> Vec<ProbeReport> {

@@ -231,7 +231,8 @@ impl Uprobes {
         self.same.retain(|_, other| *other != file);
         let mut gone: Vec<Site> = self.sites.extract_if(.., |site| site.file == file).collect();
         detach(ebpf, gone.iter_mut().flat_map(|site| site.links.drain(..)).collect());
-        self.libraries.remove(&file).is_some()
+        self.libraries.remove(&file);
+        !gone.is_empty()
     }
 }
 
@@ -268,3 +269,7 @@ fn detach(ebpf: &mut Ebpf, links: Vec<(&'static str, UProbeLinkId)>) {
         }
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+#[path = "uprobes_tests.rs"]
+mod tests;
