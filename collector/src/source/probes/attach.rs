@@ -1,11 +1,9 @@
 //! Loads the object and attaches its programs, each on its own: one that fails never costs the others.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use aya::programs::kprobe::KProbeLinkId;
-use aya::programs::uprobe::{UProbeAttachLocation, UProbeLinkId, UProbeScope};
-use aya::programs::{KProbe, ProgramError, TracePoint, UProbe};
+use aya::programs::{KProbe, ProgramError, TracePoint};
 use aya::{Ebpf, EbpfLoader};
 use collector_ebpf::config::Config;
 use collector_ebpf::slot::MARKS_PER_BLOCK;
@@ -13,9 +11,10 @@ use collector_ebpf::slot::MARKS_PER_BLOCK;
 use super::modules::{self, Loads};
 use super::reason::Why;
 use super::store::Sizes;
+use super::uprobes::Uprobes;
 use super::{offsets, reason, tracefs};
 use crate::source::ProbeReport;
-use crate::source::verbs::Place;
+use crate::source::verbs::{FileId, Group, Operation, Place};
 
 /// The programs, built by `cargo xtask build` and kept in the repository.
 #[cfg(target_arch = "x86_64")]
@@ -69,8 +68,8 @@ const MODULES: &str = "/sys/module";
 
 /// The name of the destroy probe's report: without it, QPs that are reused at once cannot be told apart.
 pub(super) const DESTROY: &str = "ib_destroy_qp_user";
-/// The name of the data-path probe's reports.
-pub(super) const POST_SEND: &str = "post_send";
+/// The name of the data-path probe's reports, where there is but one.
+pub(super) const POST_SEND: &str = Operation::PostSend.name();
 /// The name of the AER probe's report.
 pub(super) const AER: &str = "ras:aer_event";
 
@@ -87,13 +86,11 @@ pub(super) enum Modules {
 /// The loaded programs. Dropping it detaches everything: links are file descriptors.
 pub(super) struct Attached {
     ebpf: Option<Ebpf>,
-    /// How each probe fared.
-    pub(super) reports: Vec<ProbeReport>,
+    /// How each probe of the kernel's functions fared, and why there is none of the data path.
+    reports: Vec<ProbeReport>,
     /// Entries of the arrays.
     pub(super) sizes: Sizes,
-    places: HashSet<((u32, u32), u64, u64)>,
-    data_links: Vec<UProbeLinkId>,
-    data_path_seen: bool,
+    uprobes: Uprobes,
     /// What is attached to kernel functions: the function, the program, the link.
     links: Vec<(&'static str, &'static str, KProbeLinkId)>,
     /// The modules for which the offsets were read and to which the probes are attached.
@@ -117,9 +114,7 @@ impl Attached {
             ebpf: None,
             reports: Vec::new(),
             sizes,
-            places: HashSet::new(),
-            data_links: Vec::new(),
-            data_path_seen: false,
+            uprobes: Uprobes::default(),
             links: Vec::new(),
             loads,
         };
@@ -139,6 +134,20 @@ impl Attached {
         };
         attached.report(AER, AER.to_owned(), result);
         attached
+    }
+
+    /// How each probe fared.
+    pub(super) fn reports(&self) -> impl Iterator<Item = &ProbeReport> {
+        self.reports.iter().chain(self.uprobes.reports())
+    }
+
+    /// Nothing that seemed to work does.
+    pub(super) fn give_up_all(&mut self, why: &Why) {
+        for report in self.reports.iter_mut().filter(|report| report.attached) {
+            report.attached = false;
+            report.reason = Some(why.reason.clone());
+            report.fix.clone_from(&why.fix);
+        }
     }
 
     /// The maps.
@@ -201,27 +210,61 @@ impl Attached {
 
     /// A probe of this name is attached.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.reports.iter().any(|report| report.name == name && report.attached)
+        self.reports().any(|report| report.name == name && report.attached)
     }
 
-    /// The data-path probe is or was attached somewhere.
+    /// The probe on posts is or was attached somewhere.
     pub(super) fn post_send_was_attached(&self) -> bool {
-        self.data_path_seen
+        self.uprobes.was_attached(Operation::PostSend)
     }
 
-    /// Attaches the data-path probe at a place, once per file and offset.
-    pub(super) fn post_send(&mut self, place: &Place) {
-        if !self.places.insert((place.dev, place.inode, place.offset)) {
-            return;
+    /// Attaches the program of an operation at a place, once per file and offset; when its group is off, it waits with it.
+    /// Returns whether there is something new.
+    pub(super) fn attach(&mut self, operation: Operation, place: &Place) -> bool {
+        let new = self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.attach(ebpf, operation, place));
+        if operation == Operation::PostSend {
+            self.reports.retain(|report| report.name != POST_SEND);
         }
-        let at = format!("{}+{:#x}", place.path.display(), place.offset);
-        let result = self.uprobe(place);
-        self.report(POST_SEND, at, result);
+        new
+    }
+
+    /// Attaches what learns from `ibv_modify_qp`, which lies at `place`.
+    pub(super) fn learn(&mut self, place: &Place) -> bool {
+        self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.learn(ebpf, place))
+    }
+
+    /// The file is attached to.
+    pub(super) fn knows(&self, file: FileId) -> bool {
+        self.uprobes.knows(file)
+    }
+
+    /// A probe of the group is attached.
+    pub(super) fn has_group(&self, group: Group) -> bool {
+        self.uprobes.has_group(group)
+    }
+
+    /// Detaches a group everywhere, until it is attached again.
+    pub(super) fn detach_group(&mut self, group: Group, reason: &str) {
+        if let Some(ebpf) = &mut self.ebpf {
+            self.uprobes.detach_group(ebpf, group, reason);
+        }
+    }
+
+    /// Attaches a group again, everywhere.
+    pub(super) fn attach_group(&mut self, group: Group) {
+        if let Some(ebpf) = &mut self.ebpf {
+            self.uprobes.attach_group(ebpf, group);
+        }
+    }
+
+    /// Detaches from a file that no process maps any more. Returns whether it was attached to.
+    pub(super) fn detach_file(&mut self, file: FileId) -> bool {
+        self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.detach_file(ebpf, file))
     }
 
     /// Says why the data-path probe is not attached anywhere; `wanted` is false when it is switched off.
     pub(super) fn no_post_send(&mut self, wanted: bool, why: Why) {
-        if self.reports.iter().any(|report| report.name == POST_SEND) {
+        if self.reports().any(|report| report.name == POST_SEND) {
             return;
         }
         self.reports.push(ProbeReport {
@@ -236,23 +279,7 @@ impl Attached {
 
     /// Forgets why the data-path probe was not attached, before another attempt.
     pub(super) fn retry_post_send(&mut self) {
-        self.reports.retain(|report| report.name != POST_SEND || report.attached || report.at.is_some());
-    }
-
-    /// Detaches the data-path probe everywhere.
-    pub(super) fn detach_post_send(&mut self, reason: &str) {
-        if let Some(program) = self.ebpf.as_mut().and_then(|ebpf| ebpf.program_mut(POST_SEND))
-            && let Ok(program) = <&mut UProbe>::try_from(program)
-        {
-            for link in self.data_links.drain(..) {
-                // A link that is gone is as good as detached.
-                let _ = program.detach(link);
-            }
-        }
-        for report in self.reports.iter_mut().filter(|report| report.name == POST_SEND && report.attached) {
-            report.attached = false;
-            report.reason = Some(reason.to_owned());
-        }
+        self.reports.retain(|report| report.name != POST_SEND);
     }
 
     fn report(&mut self, name: &str, at: String, result: Result<(), Why>) {
@@ -293,21 +320,6 @@ impl Attached {
         attach(self).map_err(|error| why(&error))
     }
 
-    fn uprobe(&mut self, place: &Place) -> Result<(), Why> {
-        if !reason::has_probe_kind("uprobe") {
-            return Err("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".into());
-        }
-        let attach = |this: &mut Self| {
-            let probe: &mut UProbe = this.program(POST_SEND)?;
-            loaded(probe.load())?;
-            probe.attach(UProbeAttachLocation::AbsoluteOffset(place.offset), &place.path, UProbeScope::AllProcesses)
-        };
-        let link = attach(self).map_err(|error| why(&error))?;
-        self.data_links.push(link);
-        self.data_path_seen = true;
-        Ok(())
-    }
-
     fn program<'p, P>(&'p mut self, name: &str) -> Result<P, ProgramError>
     where
         P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
@@ -330,7 +342,7 @@ fn load_it(function: &Function) -> String {
 }
 
 /// An error in words. A refusal by the verifier is a refusal of the program, whatever its error code says.
-fn why(error: &ProgramError) -> Why {
+pub(super) fn why(error: &ProgramError) -> Why {
     match error {
         ProgramError::LoadError { io_error, verifier_log } if !verifier_log.to_string().trim().is_empty() => {
             reason::refused(io_error, &verifier_log.to_string())
@@ -340,7 +352,7 @@ fn why(error: &ProgramError) -> Why {
 }
 
 /// A program that is attached at two places is loaded once.
-fn loaded(result: Result<(), ProgramError>) -> Result<(), ProgramError> {
+pub(super) fn loaded(result: Result<(), ProgramError>) -> Result<(), ProgramError> {
     match result {
         Err(ProgramError::AlreadyLoaded) => Ok(()),
         other => other,

@@ -2,6 +2,9 @@
 //!
 //! ```text
 //! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
+//! uprobes  what is attached to functions of libraries (library), and where in them it is cheapest (prologue,
+//!          instruction)
+//! discovery which processes use which build of a provider
 //! modules  which load of a module they are attached to
 //! store    the maps, memory-mapped (mapped) where they are read every second
 //! qps      which slot belongs to which QP; emits the statistics that changed (stats)
@@ -17,18 +20,24 @@ mod accepted;
 mod attach;
 mod budget;
 mod devices;
+mod discovery;
 mod events;
+#[cfg(target_arch = "x86_64")]
+mod instruction;
+mod library;
 mod mapped;
 mod modules;
 pub(crate) mod names;
 mod offsets;
+mod prologue;
 mod qps;
 mod reason;
 mod stats;
 mod store;
 mod tracefs;
+mod uprobes;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -36,18 +45,19 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
 use aya::maps::{MapData, RingBuf};
-use collector_ebpf::event::Learned;
+use collector_ebpf::event::{CONTEXT_OPERATIONS, CQ_EX_OPERATIONS, Learned, QP_EX_OPERATIONS, has, kind};
 use collector_ebpf::slot::Totals;
 
 pub use budget::Budget;
 
 use self::attach::{AER, Attached, DESTROY, Modules, POST_SEND};
 use self::budget::Guard;
+use self::discovery::Discovery;
 use self::events::Events;
 use self::qps::Qps;
 use self::reason::Why;
 use self::store::Maps;
-use super::verbs::{self, ProviderOps};
+use super::verbs::{self, Group, Operation, Operations, Table};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
 use crate::observation::{Body, FailedProbe, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text};
 
@@ -94,7 +104,10 @@ pub struct Probes {
     data_path: bool,
     due: Nanos,
     changed: bool,
-    operations: Option<Receiver<Result<Vec<ProviderOps>, verbs::Error>>>,
+    discovery: Discovery,
+    /// Every process was looked at once.
+    looked_at_all: bool,
+    operations: Option<Receiver<Result<Operations, verbs::Error>>>,
 }
 
 /// What there is once the object is loaded.
@@ -112,6 +125,8 @@ struct Running {
     learned: Vec<Learned>,
     /// Devices that a QP was created on: a new one may have a provider that is not attached yet.
     devices: HashSet<String>,
+    /// Processes that created or changed a QP since the last look: theirs may be another build of the provider.
+    users: BTreeSet<u32>,
 }
 
 impl Probes {
@@ -135,25 +150,29 @@ impl Probes {
         let running = match running {
             Ok(running) => running,
             Err(why) => {
-                attached.reports.iter_mut().filter(|report| report.attached).for_each(|report| {
-                    report.attached = false;
-                    report.reason = Some(why.reason.clone());
-                    report.fix.clone_from(&why.fix);
-                });
+                attached.give_up_all(&why);
                 None
             }
         };
         let options = options.clone();
-        let mut probes =
-            Self { attached, running, options, data_path: wanted, due: 0, changed: true, operations: None };
+        let mut probes = Self {
+            attached,
+            running,
+            options,
+            data_path: wanted,
+            due: 0,
+            changed: true,
+            discovery: Discovery::new(Path::new("/proc")),
+            looked_at_all: false,
+            operations: None,
+        };
         if !wanted {
             let reason = if probes.options.data_path { "switched off by a probe budget of 0" } else { "switched off" };
             probes.attached.no_post_send(false, reason.into());
         } else if probes.running.is_none() {
             let why = probes
                 .attached
-                .reports
-                .iter()
+                .reports()
                 .find_map(|report| Some(Why { reason: report.reason.clone()?, fix: report.fix.clone() }));
             probes.attached.no_post_send(true, why.unwrap_or_else(|| "the programs could not be loaded".into()));
         } else {
@@ -198,20 +217,29 @@ impl Probes {
         }
     }
 
-    fn attach(&mut self, operations: Result<Vec<ProviderOps>, verbs::Error>) {
+    fn attach(&mut self, operations: Result<Operations, verbs::Error>) {
         self.changed = true;
         self.attached.retry_post_send();
-        let devices = match operations {
-            Ok(devices) => devices,
+        // The look itself begins when what the host has is attached: it needs none. Without libibverbs here, containers
+        // may have theirs.
+        if !self.looked_at_all {
+            self.looked_at_all = true;
+            self.discovery.look_at_all();
+        }
+        let Operations { devices, modify_qp } = match operations {
+            Ok(operations) => operations,
             Err(error) => {
                 let why = Why { reason: error.to_string(), fix: error.fix().map(str::to_owned) };
                 return self.attached.no_post_send(true, why);
             }
         };
-        for device in &devices {
-            if let Some(place) = &device.post_send {
-                self.attached.post_send(place);
-            }
+        for (operation, place) in devices.iter().flat_map(|device| &device.places) {
+            self.discovery.keep(place.file());
+            self.attached.attach(*operation, place);
+        }
+        if let Some(place) = &modify_qp {
+            self.discovery.keep(place.file());
+            self.attached.learn(place);
         }
         let why = devices
             .iter()
@@ -222,15 +250,51 @@ impl Probes {
         self.attached.no_post_send(true, why);
     }
 
+    /// Finds the builds of providers that processes use and the host does not have, and lets go of those that none uses.
+    fn discover(&mut self) {
+        if !self.data_path || !own_pids() {
+            return;
+        }
+        for tgid in self.running.iter_mut().flat_map(|running| std::mem::take(&mut running.users)) {
+            self.discovery.saw(tgid);
+        }
+        if let Some(news) = self.discovery.news() {
+            for (operation, place) in &news.places {
+                self.changed |= self.attached.attach(*operation, place);
+            }
+            for place in &news.modify_qp {
+                self.changed |= self.attached.learn(place);
+            }
+        }
+        let attached = &self.attached;
+        self.discovery.work(&|file| attached.knows(file));
+    }
+
+    /// Attaches to the functions that processes were seen to use: those of tables that `learn` met for the first time.
+    fn learned(&mut self) {
+        for learned in self.running.iter_mut().flat_map(|running| std::mem::take(&mut running.learned)) {
+            for (operation, place) in self.discovery.take(learned.tgid, &addresses(&learned)) {
+                self.changed |= self.attached.attach(operation, &place);
+            }
+        }
+    }
+
+    /// Lets go of files that no process maps any more.
+    fn let_go(&mut self) {
+        for file in self.discovery.unused() {
+            self.changed |= self.attached.detach_file(file);
+        }
+    }
+
     fn body(&self) -> ProbesBody<'_> {
-        let reports = &self.attached.reports;
+        let reports = || self.attached.reports();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let failed = reports.iter().filter(|report| report.wanted && !report.attached);
+        let failed = reports().filter(|report| report.wanted && !report.attached);
         // A probe that was never attached has no hits, not zero of them.
         let counted = self.running.as_ref().filter(|_| self.attached.post_send_was_attached());
         ProbesBody {
-            wanted: count(reports.iter().filter(|report| report.wanted).count()),
-            attached: count(reports.iter().filter(|report| report.attached).count()),
+            wanted: count(reports().filter(|report| report.wanted).count()),
+            attached: count(reports().filter(|report| report.attached).count()),
             failed: failed
                 .map(|report| FailedProbe {
                     name: Text::Borrowed(&report.name),
@@ -265,6 +329,7 @@ impl Running {
             sweeps: 0,
             learned: Vec::new(),
             devices: HashSet::new(),
+            users: BTreeSet::new(),
         }))
     }
 
@@ -294,7 +359,10 @@ impl Running {
                 self.last_t = self.last_t.max(event.t);
                 let mut events = Events { qps: &mut self.qps, store: &mut self.maps, lost: &mut self.lost };
                 events.take(&event, self.last_t, emit);
-                if event.kind == collector_ebpf::event::kind::CREATE {
+                if matches!(event.kind, kind::CREATE | kind::MODIFY) && event.has & has::USER != 0 {
+                    self.users.insert(event.tgid);
+                }
+                if event.kind == kind::CREATE {
                     let name = String::from_utf8_lossy(event.device.bytes()).into_owned();
                     new_device |= self.devices.insert(name);
                 }
@@ -328,6 +396,24 @@ impl Running {
     }
 }
 
+/// The operations a process was seen to use, with their addresses in it.
+fn addresses(learned: &Learned) -> Vec<(Operation, u64)> {
+    let table = |table: Table, first: u64, pointers: &[u64]| {
+        let at = |operation: Operation| pointers.get((operation.offset() as u64).checked_sub(first)? as usize / 8).copied();
+        let all = Operation::ALL.iter().filter(|operation| operation.table() == table);
+        all.filter_map(|operation| Some((*operation, at(*operation)?))).collect::<Vec<_>>()
+    };
+    let context = Operation::ALL.iter().filter(|operation| operation.table() == Table::Context).filter_map(|operation| {
+        let at = CONTEXT_OPERATIONS.iter().position(|offset| *offset == operation.offset() as u64)?;
+        Some((*operation, *learned.context.get(at)?))
+    });
+    let mut all: Vec<(Operation, u64)> = context.collect();
+    all.append(&mut table(Table::QpEx, QP_EX_OPERATIONS, &learned.qp_ex));
+    all.append(&mut table(Table::CqEx, CQ_EX_OPERATIONS, &learned.send_cq_ex));
+    all.append(&mut table(Table::CqEx, CQ_EX_OPERATIONS, &learned.recv_cq_ex));
+    all
+}
+
 /// The process ids the kernel gives the programs are those of this process's `/proc`: inode 4026531836 is the first pid
 /// namespace (`include/linux/proc_ns.h`).
 fn own_pids() -> bool {
@@ -340,10 +426,9 @@ impl Source for Probes {
     }
 
     fn availability(&self) -> Availability {
-        let reports = &self.attached.reports;
-        let wanted = reports.iter().filter(|report| report.wanted).count();
-        let attached = reports.iter().filter(|report| report.attached).count();
-        let mut missing = not_attached(reports);
+        let wanted = self.attached.reports().filter(|report| report.wanted).count();
+        let attached = self.attached.reports().filter(|report| report.attached).count();
+        let mut missing = not_attached(self.attached.reports());
         let mut sees = format!("{attached} of {wanted} probes attached");
         if let Some(running) = &self.running {
             sees = format!(
@@ -353,6 +438,7 @@ impl Source for Probes {
                 self.attached.sizes.slots
             );
             missing.extend(uncounted(running, self.attached.sizes.slots));
+            missing.extend(self.discovery.missing());
             if !own_pids() {
                 missing.push(Missing {
                     what: "which processes are gone".to_owned(),
@@ -394,7 +480,8 @@ impl Source for Probes {
                 if self.attached.has(POST_SEND)
                     && let Some(reason) = running.guard.check(now, running.totals.hits)
                 {
-                    self.attached.detach_post_send(&reason);
+                    self.attached.detach_group(Group::Posts, &reason);
+                    self.attached.detach_group(Group::Completions, &reason);
                     self.changed = true;
                     // What was posted until now is still told; from here on nothing is, rather than zeros.
                     running.qps.collect(&mut running.maps);
@@ -405,6 +492,11 @@ impl Source for Probes {
         if new_device {
             self.refresh();
         }
+        self.learned();
+        self.discover();
+        if now >= self.due && self.running.as_ref().is_some_and(|running| running.sweeps.is_multiple_of(REAP_SWEEPS)) {
+            self.let_go();
+        }
         if now >= self.due {
             self.due = now + PERIOD_NS;
             // Every sweep ends with this line, also when nothing moved: it tells an idle QP from one nobody looks at.
@@ -414,18 +506,18 @@ impl Source for Probes {
     }
 
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.running.iter().map(|running| running.ring.as_fd()).collect()
+        self.running.iter().map(|running| running.ring.as_fd()).chain(self.discovery.wake_fd()).collect()
     }
 
     fn probes(&self) -> Vec<ProbeReport> {
-        self.attached.reports.clone()
+        self.attached.reports().cloned().collect()
     }
 }
 
 /// What is not seen for want of a probe; what has the same reason is told together.
-fn not_attached(reports: &[ProbeReport]) -> Vec<Missing> {
+fn not_attached<'r>(reports: impl Iterator<Item = &'r ProbeReport>) -> Vec<Missing> {
     let mut all: Vec<Missing> = Vec::new();
-    for report in reports.iter().filter(|report| !report.attached) {
+    for report in reports.filter(|report| !report.attached) {
         let (what, reason) = (what_is_lost(&report.name), report.reason.as_deref().unwrap_or("unknown"));
         match all.iter_mut().find(|missing| missing.reason == reason && missing.fix == report.fix) {
             Some(missing) if missing.what.split(", ").any(|other| other == what) => {}
@@ -439,7 +531,9 @@ fn not_attached(reports: &[ProbeReport]) -> Vec<Missing> {
 /// What is not seen without a probe.
 fn what_is_lost(probe: &str) -> &'static str {
     match probe {
-        POST_SEND => "what processes post to their QPs",
+        uprobes::LEARN => "which functions QPs and CQs have of their own",
+        name if name.contains("poll") => "completions",
+        name if name.starts_with("post_") || name.starts_with("wr_") => "what processes post to their QPs",
         AER => "PCIe errors as they happen",
         "ib_create_qp_user" => "QPs that processes create",
         "ib_create_qp_kernel" => "QPs that the kernel creates",

@@ -5,6 +5,7 @@
     reason = "libibverbs is called through symbols found at run time; each block says why it is sound"
 )]
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
@@ -13,13 +14,7 @@ use std::process::ExitCode;
 
 use libloading::{Library, Symbol};
 
-use super::{Answer, ProviderOps, maps};
-
-/// Where `ibv_context` keeps three of its operations: `ops` at 8, and in it `poll_cq` at 88, `post_send` at 200,
-/// `post_recv` at 208 (LP64 layout of rdma-core's verbs.h; `struct ibv_context_ops` is part of its stable ABI).
-const POLL_CQ: usize = 96;
-const POST_SEND: usize = 208;
-const POST_RECV: usize = 216;
+use super::{Answer, Operation, Operations, Place, ProviderOps, Table, maps};
 
 type GetDeviceList = unsafe extern "C" fn(*mut c_int) -> *mut *mut c_void;
 type FreeDeviceList = unsafe extern "C" fn(*mut *mut c_void);
@@ -32,8 +27,8 @@ type CloseDevice = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub fn child_main() -> ExitCode {
     // Whatever becomes of the collector, a hanging provider does not outlive it.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    let answer = match devices() {
-        Ok(devices) => Answer::Devices(devices),
+    let answer = match look() {
+        Ok(found) => Answer::Found(found),
         Err(answer) => answer,
     };
     match serde_json::to_string(&answer) {
@@ -45,7 +40,7 @@ pub fn child_main() -> ExitCode {
     }
 }
 
-fn devices() -> Result<Vec<ProviderOps>, Answer> {
+fn look() -> Result<Operations, Answer> {
     // SAFETY: loading a library runs its initialisers; libibverbs's have no precondition, and this process does nothing
     // else.
     let library = unsafe { Library::new("libibverbs.so.1") }.map_err(|error| {
@@ -73,7 +68,14 @@ fn devices() -> Result<Vec<ProviderOps>, Answer> {
     }
     // SAFETY: the list comes from ibv_get_device_list and is not used again.
     unsafe { (verbs.free_device_list)(list) };
-    Ok(devices)
+    Ok(Operations { devices, modify_qp: modify_qp(&library) })
+}
+
+/// Where `ibv_modify_qp` lies: the version that programs are linked with today, as the dynamic linker gives it.
+fn modify_qp(library: &Library) -> Option<Place> {
+    // SAFETY: the function is not called; only its address is taken.
+    let function: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(b"ibv_modify_qp\0") }.ok()?;
+    maps::place(&fs::read_to_string("/proc/self/maps").ok()?, *function as usize as u64)
 }
 
 /// What the dynamic linker said: the error itself tells no more than the name of the call.
@@ -112,23 +114,27 @@ impl<'l> Verbs<'l> {
             // SAFETY: ibv_get_device_name gives a zero-terminated text that lives as long as the list.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         };
-        let mut found = ProviderOps { device: name, post_send: None, poll_cq: None, post_recv: None, error: None };
+        let mut found = ProviderOps { device: name, places: BTreeMap::new(), error: None };
         // SAFETY: as above.
         let context = unsafe { (self.open_device)(device) };
         if context.is_null() {
             found.error = Some(format!("ibv_open_device failed: {}", io::Error::last_os_error()));
             return found;
         }
-        // SAFETY: `context` is an open `ibv_context`, which is larger than 224 bytes; the operations are pointers.
-        let [poll_cq, post_send, post_recv] = [POLL_CQ, POST_SEND, POST_RECV]
-            .map(|offset| unsafe { context.cast::<u8>().add(offset).cast::<u64>().read_unaligned() });
         // Read while the provider is certainly mapped.
         match fs::read_to_string("/proc/self/maps") {
             Ok(text) => {
-                found.post_send = maps::place(&text, post_send);
-                found.poll_cq = maps::place(&text, poll_cq);
-                found.post_recv = maps::place(&text, post_recv);
-                if found.post_send.is_none() {
+                for operation in Operation::ALL.iter().copied().filter(|operation| operation.table() == Table::Context)
+                {
+                    // SAFETY: `context` is an open `ibv_context`, which holds all of its table; the operations are
+                    // pointers.
+                    let address =
+                        unsafe { context.cast::<u8>().add(operation.offset()).cast::<u64>().read_unaligned() };
+                    if let Some(place) = maps::place(&text, address).filter(|place| !place.is_stub()) {
+                        found.places.insert(operation, place);
+                    }
+                }
+                if !found.places.contains_key(&Operation::PostSend) {
                     found.error = Some("the provider's post_send lies in no file".to_owned());
                 }
             }

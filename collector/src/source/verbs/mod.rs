@@ -9,8 +9,10 @@
 //! and exits with what that returns.
 
 mod child;
-mod maps;
+pub(in crate::source) mod maps;
+mod operation;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read;
@@ -20,6 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use child::child_main;
+pub use maps::FileId;
+pub use operation::{Arg, Group, Operation, Table};
 
 /// The first argument that makes the binary the child process.
 pub const CHILD_ARG: &str = "verbs-operations";
@@ -27,17 +31,23 @@ pub const CHILD_ARG: &str = "verbs-operations";
 /// How long the child may take in all. Opening a device asks its firmware a few questions; that is milliseconds.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What the child found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Operations {
+    /// Each device's provider.
+    pub devices: Vec<ProviderOps>,
+    /// `ibv_modify_qp` of the libibverbs that processes here get, where a process can be watched using a QP.
+    pub modify_qp: Option<Place>,
+}
+
 /// Where one device's provider keeps its data-path functions.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProviderOps {
     /// Device name as libibverbs knows it.
     pub device: String,
-    /// `post_send`.
-    pub post_send: Option<Place>,
-    /// `poll_cq`.
-    pub poll_cq: Option<Place>,
-    /// `post_recv`.
-    pub post_recv: Option<Place>,
+    /// What its context names. What a QP or a CQ names itself is not there: none is made.
+    #[serde(default)]
+    pub places: BTreeMap<Operation, Place>,
     /// Why nothing is known, when the device could not be opened.
     pub error: Option<String>,
 }
@@ -45,14 +55,38 @@ pub struct ProviderOps {
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Place {
-    /// Path of the file, as the collector sees it.
+    /// Path of the file, as the process that uses it sees it.
     pub path: PathBuf,
+    /// Where this process finds the file, when that is another path: a process may have a mount namespace of its own,
+    /// and the file may have been replaced since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<PathBuf>,
     /// Major and minor number of the file system's device.
     pub dev: (u32, u32),
     /// Inode number.
     pub inode: u64,
     /// Offset in the file, in bytes.
     pub offset: u64,
+}
+
+impl Place {
+    /// The file.
+    #[must_use]
+    pub const fn file(&self) -> FileId {
+        (self.dev, self.inode)
+    }
+
+    /// The function is libibverbs's own, which only says that the provider has none.
+    #[must_use]
+    pub fn is_stub(&self) -> bool {
+        self.path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libibverbs.so"))
+    }
+
+    /// Where this process finds the file.
+    #[must_use]
+    pub fn reachable(&self) -> &Path {
+        self.via.as_deref().unwrap_or(&self.path)
+    }
 }
 
 /// Why the operation tables are not known.
@@ -105,7 +139,7 @@ impl Error {
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    Devices(Vec<ProviderOps>),
+    Found(Operations),
     Error(String),
     NotInstalled {},
 }
@@ -115,7 +149,7 @@ enum Answer {
 /// # Errors
 /// Without a device or without `ib_uverbs` no child is started: libibverbs asks the kernel by RDMA netlink, which would
 /// load the modules that are missing, and watching changes nothing.
-pub fn operations(timeout: Duration) -> Result<Vec<ProviderOps>, Error> {
+pub fn operations(timeout: Duration) -> Result<Operations, Error> {
     usable(Path::new("/sys/class"))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(CHILD_ARG);
@@ -136,7 +170,7 @@ fn usable(classes: &Path) -> Result<(), Error> {
     if has_device("infiniband_verbs") { Ok(()) } else { Err(Error::NoUverbs) }
 }
 
-fn ask(mut command: Command, timeout: Duration) -> Result<Vec<ProviderOps>, Error> {
+fn ask(mut command: Command, timeout: Duration) -> Result<Operations, Error> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Error::Start)?;
     // The pipes are read by threads of their own: a child that fills one of them must not wait for us.
@@ -164,7 +198,7 @@ fn ask(mut command: Command, timeout: Duration) -> Result<Vec<ProviderOps>, Erro
     let text = String::from_utf8_lossy(&answer);
     let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
     match serde_json::from_str(line)? {
-        Answer::Devices(devices) => Ok(devices),
+        Answer::Found(operations) => Ok(operations),
         Answer::Error(error) => Err(Error::Verbs(error)),
         Answer::NotInstalled {} => Err(Error::NotInstalled),
     }
@@ -218,10 +252,10 @@ mod tests {
 
     #[test]
     fn the_answer_is_found_behind_a_provider_s_own_output() {
-        let script = r#"echo 'libmlx5: debug'; echo '{"devices":[{"device":"mlx5_0","post_send":{"path":"/p.so","dev":[8,1],"inode":7,"offset":4096},"poll_cq":null,"post_recv":null,"error":null}]}'"#;
-        let devices = ask(shell(script), TIMEOUT).expect("the answer is valid");
-        assert_eq!(devices[0].device, "mlx5_0");
-        let place = devices[0].post_send.as_ref().expect("post_send is there");
+        let script = r#"echo 'libmlx5: debug'; echo '{"found":{"devices":[{"device":"mlx5_0","places":{"post_send":{"path":"/p.so","dev":[8,1],"inode":7,"offset":4096}},"error":null}],"modify_qp":null}}'"#;
+        let found = ask(shell(script), TIMEOUT).expect("the answer is valid");
+        assert_eq!(found.devices[0].device, "mlx5_0");
+        let place = &found.devices[0].places[&Operation::PostSend];
         assert_eq!((place.dev, place.inode, place.offset), ((8, 1), 7, 4096));
     }
 

@@ -1,0 +1,266 @@
+//! Which processes use which build of a provider, so that each is attached to: on the host and in containers, started
+//! before or after.
+//!
+//! ```text
+//! process  what a process maps of the verbs libraries, and where its contexts point
+//! memory   contexts, QPs and CQs in the memory of a process whose calls were not watched from the start
+//! ```
+//!
+//! The verbs process tells the places of the builds the host has. Any other is met through the processes that use it: one
+//! look at all of them at the start, then one at each process that creates or changes a QP for the first time. A look
+//! reads `/proc/PID/maps`, and memory only where no provider the process maps is known, so a node whose processes all use
+//! the host's build costs one read for each. What takes longer than that is done in a thread of its own, one at a time.
+//!
+//! A file that no process maps any more is let go: looked at every 10 s, through the processes that were met alone.
+
+mod memory;
+mod process;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use self::process::{Process, Thoroughness};
+use crate::source::Missing;
+use crate::source::verbs::{FileId, Operation, Place, maps};
+
+/// Processes that are looked at in one go at the start.
+const MOST_PROCESSES: usize = 65_536;
+
+/// Processes that are remembered: those that use verbs. What is more is not looked at, and counted.
+const MOST_REMEMBERED: usize = 16_384;
+
+/// What a look brought.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Operations and where they lie.
+    pub(super) places: Vec<(Operation, Place)>,
+    /// `ibv_modify_qp` of each libibverbs.
+    pub(super) modify_qp: Vec<Place>,
+}
+
+/// What a thread brings back.
+#[derive(Default)]
+struct Looked {
+    processes: Vec<Process>,
+    /// Processes that may not be looked at.
+    refused: u64,
+}
+
+/// The processes that use verbs, and what they map.
+pub(super) struct Discovery {
+    proc: PathBuf,
+    known: HashMap<u32, Process>,
+    /// Processes to look at.
+    asked: BTreeSet<u32>,
+    /// All of them.
+    all: bool,
+    job: Option<Receiver<Looked>>,
+    /// Readable when the thread has an answer; absent when there can be none.
+    done: Option<Arc<OwnedFd>>,
+    /// Files that are the host's own: new processes may map them at any time.
+    host: HashSet<FileId>,
+    refused: u64,
+    forgotten: u64,
+}
+
+impl Discovery {
+    /// Over the processes of `/proc`, or a copy of it.
+    pub(super) fn new(proc: &Path) -> Self {
+        Self {
+            proc: proc.to_owned(),
+            known: HashMap::new(),
+            asked: BTreeSet::new(),
+            all: false,
+            job: None,
+            done: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new),
+            host: HashSet::new(),
+            refused: 0,
+            forgotten: 0,
+        }
+    }
+
+    /// Becomes readable when there are news.
+    pub(super) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.done.as_ref().map(|done| done.as_fd())
+    }
+
+    /// A file that stays attached to whatever maps it.
+    pub(super) fn keep(&mut self, file: FileId) {
+        self.host.insert(file);
+    }
+
+    /// Look at every process.
+    pub(super) fn look_at_all(&mut self) {
+        self.all = true;
+    }
+
+    /// A process uses verbs.
+    pub(super) fn saw(&mut self, tgid: u32) {
+        if !self.known.get(&tgid).is_some_and(|process| process.has_device) {
+            self.asked.insert(tgid);
+        }
+    }
+
+    /// Starts a look where one is due. `attached` says whether a file is attached to.
+    pub(super) fn work(&mut self, attached: &dyn Fn(FileId) -> bool) {
+        if self.job.is_some() || (self.asked.is_empty() && !self.all) {
+            return;
+        }
+        let all = std::mem::take(&mut self.all);
+        let asked = std::mem::take(&mut self.asked);
+        let known: HashSet<FileId> = self.files().filter(|file| attached(*file)).collect();
+        let (proc, done) = (self.proc.clone(), self.done.clone());
+        let (sender, receiver) = mpsc::channel();
+        let look = move || {
+            let pids = if all { all_processes(&proc) } else { asked.into_iter().collect() };
+            // Nobody waits for the answer any more when the source is gone.
+            let _ = sender.send(look_at(&proc, &pids, &Thoroughness { known: &known, deep: all }));
+            if let Some(done) = done {
+                let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
+            }
+        };
+        // Without a thread there is no answer, and the next process asks again.
+        self.job = thread::Builder::new().name("discovery".to_owned()).spawn(look).is_ok().then_some(receiver);
+    }
+
+    /// What was found since the last call.
+    pub(super) fn news(&mut self) -> Option<News> {
+        let looked = match self.job.as_ref()?.try_recv() {
+            Ok(looked) => looked,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Looked::default(),
+        };
+        self.job = None;
+        if let Some(done) = &self.done {
+            let _ = rustix::io::read(&**done, &mut [0; 8]);
+        }
+        self.refused += looked.refused;
+        let mut news = News::default();
+        for mut process in looked.processes {
+            news.places.append(&mut process.places);
+            news.modify_qp.extend(process.modify_qp.take());
+            self.remember(process);
+        }
+        news.places.sort_by(|(a, at), (b, bt)| (a, at.file(), at.offset).cmp(&(b, bt.file(), bt.offset)));
+        news.places.dedup_by(|(a, at), (b, bt)| (*a, at.file(), at.offset) == (*b, bt.file(), bt.offset));
+        Some(news)
+    }
+
+    fn remember(&mut self, process: Process) {
+        if self.known.len() >= MOST_REMEMBERED && !self.known.contains_key(&process.pid) {
+            self.forgotten += 1;
+            return;
+        }
+        self.known.insert(process.pid, process);
+    }
+
+    /// The places of addresses a process was seen to use. Remembers that the process maps their files.
+    pub(super) fn take(&mut self, tgid: u32, addresses: &[(Operation, u64)]) -> Vec<(Operation, Place)> {
+        let dir = self.proc.join(tgid.to_string());
+        let Ok(text) = fs::read(dir.join("maps")) else { return Vec::new() };
+        let text = String::from_utf8_lossy(&text);
+        let mappings: Vec<_> = maps::mappings(&text).collect();
+        let places = process::places(&dir, &mappings, addresses.iter().copied().filter(|(_, address)| *address != 0));
+        if let Some(process) = self.known.get_mut(&tgid) {
+            for (operation, place) in &places {
+                if !process.files.contains(&place.file()) {
+                    process.files.push(place.file());
+                }
+                if *operation == Operation::PostSend {
+                    process.missing = None;
+                }
+            }
+        } else if let Some((start, comm)) = fs::read_to_string(dir.join("stat")).ok().as_deref().and_then(process::stat)
+        {
+            let files = places.iter().map(|(_, place)| place.file()).collect::<BTreeSet<_>>().into_iter().collect();
+            self.remember(Process { pid: tgid, start, comm, has_device: true, files, ..Process::default() });
+        }
+        places
+    }
+
+    /// Forgets the processes that are gone, and returns the files that none maps any more.
+    pub(super) fn unused(&mut self) -> Vec<FileId> {
+        let before: BTreeSet<FileId> = self.files().collect();
+        let proc = &self.proc;
+        self.known.retain(|pid, process| {
+            let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok();
+            stat.as_deref().and_then(process::stat).is_some_and(|(start, _)| start == process.start)
+        });
+        let after: BTreeSet<FileId> = self.files().collect();
+        before.difference(&after).copied().collect()
+    }
+
+    fn files(&self) -> impl Iterator<Item = FileId> + '_ {
+        self.known.values().flat_map(|process| process.files.iter()).chain(&self.host).copied()
+    }
+
+    /// The processes of which is known that they use verbs and not where.
+    pub(super) fn missing(&self) -> Vec<Missing> {
+        let mut reasons: BTreeMap<(&str, Option<&str>), Vec<String>> = BTreeMap::new();
+        let mut processes: Vec<&Process> = self.known.values().collect();
+        processes.sort_unstable_by_key(|process| process.pid);
+        for process in processes {
+            if let Some(why) = &process.missing {
+                let who = format!("{} ({})", process.comm, process.pid);
+                reasons.entry((&why.reason, why.fix.as_deref())).or_default().push(who);
+            }
+        }
+        let mut missing: Vec<Missing> = reasons
+            .into_iter()
+            .map(|((reason, fix), who)| Missing {
+                what: format!("what {} posts", some_of(&who)),
+                reason: reason.to_owned(),
+                fix: fix.map(str::to_owned),
+            })
+            .collect();
+        let counted = [
+            (
+                self.refused,
+                "processes may not be looked at, so a provider build of their own is not found",
+                Some("give it CAP_SYS_PTRACE"),
+            ),
+            (self.forgotten, "processes use verbs beyond those that are remembered", None),
+        ];
+        for (n, reason, fix) in counted {
+            if n > 0 {
+                let what = "what other processes post".to_owned();
+                missing.push(Missing { what, reason: format!("{n} {reason}"), fix: fix.map(str::to_owned) });
+            }
+        }
+        missing
+    }
+}
+
+/// The first of many.
+fn some_of(all: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if all.len() > SHOWN { format!("{shown} and {} more", all.len() - SHOWN) } else { shown }
+}
+
+fn all_processes(proc: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != std::process::id()).take(MOST_PROCESSES).collect()
+}
+
+fn look_at(proc: &Path, pids: &[u32], how: &Thoroughness<'_>) -> Looked {
+    let mut looked = Looked::default();
+    for pid in pids {
+        match process::look(proc, *pid, how) {
+            Ok(process) => looked.processes.extend(process),
+            Err(_) => looked.refused += 1,
+        }
+    }
+    looked
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! What one process maps of the verbs libraries, and where its contexts point.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::library::Library;
+use super::super::reason::Why;
+use super::memory::{self, ProcessMemory};
+use crate::source::verbs::maps::{self, Mapping};
+use crate::source::verbs::{FileId, Operation, Place};
+
+/// A process that uses verbs, or may.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    /// When it was started, in clock ticks since the start of the system; a process id comes again.
+    pub(super) start: u64,
+    pub(super) comm: String,
+    /// It has a device open. Others only have the libraries, for the time being.
+    pub(super) has_device: bool,
+    /// The verbs libraries and providers it maps.
+    pub(super) files: Vec<FileId>,
+    /// Where its operations lie, as far as they had to be looked for.
+    pub(super) places: Vec<(Operation, Place)>,
+    /// `ibv_modify_qp` of its libibverbs.
+    pub(super) modify_qp: Option<Place>,
+    /// Why what it posts is not seen.
+    pub(super) missing: Option<Why>,
+}
+
+/// How thoroughly a process is looked at.
+pub(super) struct Thoroughness<'k> {
+    /// Files whose operations are attached to.
+    pub(super) known: &'k HashSet<FileId>,
+    /// Look for the functions of QPs and CQs, too, which a known file may have without our knowing them.
+    pub(super) deep: bool,
+}
+
+/// Looks at a process; `None` when it has nothing to do with verbs or is gone.
+///
+/// # Errors
+/// When the process may not be looked at.
+pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>) -> io::Result<Option<Process>> {
+    let dir = proc.join(pid.to_string());
+    let text = match fs::read(dir.join("maps")) {
+        Ok(text) => text,
+        // The process ended: ENOENT before it was opened, ESRCH afterwards.
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(3) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let text = String::from_utf8_lossy(&text);
+    if !text.contains("libibverbs") && !text.contains("-rdmav") && !text.contains("infiniband/uverbs") {
+        return Ok(None);
+    }
+    let Some((start, comm)) = fs::read_to_string(dir.join("stat")).ok().as_deref().and_then(stat) else {
+        return Ok(None);
+    };
+    let mappings: Vec<Mapping<'_>> = maps::mappings(&text).collect();
+    let mut process = Process { pid, start, comm, ..Process::default() };
+    let code = || mappings.iter().filter(|mapping| mapping.is_code());
+    process.files = code().filter(|mapping| is_verbs(mapping.name)).map(|mapping| mapping.file).collect();
+    process.files.dedup();
+    process.modify_qp =
+        code().find(|mapping| is_libibverbs(mapping.name)).and_then(|mapping| exported(&dir, mapping, "ibv_modify_qp"));
+    let knows_one = code().any(|mapping| is_provider(mapping.name) && how.known.contains(&mapping.file));
+    process.has_device = has_device(&dir);
+    if process.has_device && (how.deep || !knows_one) {
+        process.search(&dir, &mappings, knows_one);
+    }
+    Ok(Some(process))
+}
+
+/// Whether the process has the file of a device open. Where its `fd` may not be read, it is taken to have one.
+fn has_device(dir: &Path) -> bool {
+    let Ok(open) = fs::read_dir(dir.join("fd")) else { return true };
+    open.flatten()
+        .any(|entry| fs::read_link(entry.path()).is_ok_and(|file| file.to_string_lossy().contains("infiniband/uverbs")))
+}
+
+impl Process {
+    fn search(&mut self, dir: &Path, mappings: &[Mapping<'_>], knows_one: bool) {
+        let memory = match ProcessMemory::open(dir) {
+            Ok(memory) => memory,
+            // What it posts by the plain API is seen all the same.
+            Err(_) if knows_one => return,
+            Err(error) => {
+                let reason = format!("{STARTED_BEFORE}, and its memory may not be read ({error})");
+                self.missing = Some(Why::with_fix(reason, "give it CAP_SYS_PTRACE"));
+                return;
+            }
+        };
+        let found = memory::search(&memory, mappings);
+        self.places = places(dir, mappings, found.addresses);
+        if !knows_one && !self.places.iter().any(|(operation, _)| *operation == Operation::PostSend) {
+            let limit = memory::MOST_BYTES >> 20;
+            self.missing = Some(match found.whole {
+                true => STARTED_BEFORE.into(),
+                false => {
+                    format!("{STARTED_BEFORE}, and no context in the {limit} MiB of its memory that were read").into()
+                }
+            });
+        }
+    }
+}
+
+/// What is said of a process in which no context was found.
+const STARTED_BEFORE: &str = "started before us, unknown provider build";
+
+/// The places of addresses of a process.
+pub(super) fn places(
+    dir: &Path,
+    mappings: &[Mapping<'_>],
+    addresses: impl IntoIterator<Item = (Operation, u64)>,
+) -> Vec<(Operation, Place)> {
+    addresses
+        .into_iter()
+        .filter_map(|(operation, address)| {
+            let mapping = mappings.iter().find(|mapping| mapping.is_code() && mapping.holds(address))?;
+            let mut place = mapping.place(address).filter(|place| !place.is_stub())?;
+            place.via = Some(reachable(dir, mapping));
+            Some((operation, place))
+        })
+        .collect()
+}
+
+/// Where the file of a mapping is found from here. `map_files` leads to the very file that is mapped, also when it was
+/// replaced, and takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (proc(5)); without it, its name in the process's own
+/// mount namespace has to do.
+fn reachable(dir: &Path, mapping: &Mapping<'_>) -> PathBuf {
+    let mapped = dir.join(format!("map_files/{:x}-{:x}", mapping.start, mapping.end));
+    if fs::metadata(&mapped).is_ok() || mapping.deleted {
+        return mapped;
+    }
+    dir.join("root").join(mapping.name.trim_start_matches('/'))
+}
+
+fn exported(dir: &Path, mapping: &Mapping<'_>, function: &str) -> Option<Place> {
+    let via = reachable(dir, mapping);
+    let offset = Library::open(&via).ok()?.exported(function)?;
+    let mut place = mapping.place(mapping.start)?;
+    (place.offset, place.via) = (offset, Some(via));
+    Some(place)
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn is_libibverbs(path: &str) -> bool {
+    base(path).starts_with("libibverbs.so")
+}
+
+/// A provider: a plug-in (`libmlx5-rdmav34.so`), or one of those that are libraries with functions of their own, too.
+fn is_provider(path: &str) -> bool {
+    const LIBRARIES: [&str; 5] = ["libmlx5.so", "libmlx4.so", "libefa.so", "libhns.so", "libmana.so"];
+    base(path).contains("-rdmav") || LIBRARIES.iter().any(|library| base(path).starts_with(library))
+}
+
+fn is_verbs(path: &str) -> bool {
+    is_libibverbs(path) || is_provider(path)
+}
+
+/// When a process was started, and its name, from `/proc/PID/stat` (proc(5)). The name may hold anything.
+pub(super) fn stat(text: &str) -> Option<(u64, String)> {
+    let (head, tail) = (text.find('(')?, text.rfind(')')?);
+    let start = text.get(tail + 1..)?.split_whitespace().nth(19)?.parse().ok()?;
+    Some((start, text.get(head + 1..tail)?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_by_its_start_and_its_name_may_hold_anything() {
+        let fields: Vec<String> = (4..=52).map(|n| n.to_string()).collect();
+        let text = format!("77 (a) b (c)) S {}", fields.join(" "));
+        assert_eq!(stat(&text), Some((22, "a) b (c)".to_owned())));
+        assert_eq!(stat("77 (half"), None);
+    }
+
+    #[test]
+    fn providers_are_told_from_other_libraries() {
+        for path in
+            ["/usr/lib/libibverbs/librxe-rdmav34.so", "/opt/ofed/libmlx5.so.1.24.44.0", "/lib/libefa-rdmav57.so"]
+        {
+            assert!(is_provider(path) && is_verbs(path), "{path}");
+        }
+        for path in ["/usr/lib/libibverbs.so.1.14.44.0", "/usr/lib/libibverbs/readme", "/usr/lib/libmlx.so"] {
+            assert!(!is_provider(path), "{path}");
+        }
+        assert!(is_libibverbs("/usr/lib/libibverbs.so.1") && !is_libibverbs("/usr/lib/librdmacm.so.1"));
+    }
+
+    #[test]
+    fn a_process_without_verbs_is_none_and_costs_one_read() {
+        let how = Thoroughness { known: &HashSet::new(), deep: true };
+        let look = look(Path::new("/proc"), std::process::id(), &how).expect("one's own process");
+        assert!(look.is_none(), "{look:?}");
+    }
+
+    #[test]
+    fn a_process_that_ended_is_none() {
+        let how = Thoroughness { known: &HashSet::new(), deep: false };
+        assert!(look(Path::new("/proc"), u32::MAX, &how).expect("no error").is_none());
+    }
+}

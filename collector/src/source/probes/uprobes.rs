@@ -1,0 +1,275 @@
+//! The programs on functions of libraries: at which places they are attached, and which of them are on now.
+//!
+//! A place is a function of a file, and each operation is attached to it once, also where several operations share a
+//! function. A group of them goes off and comes back as one, since what one counts alone means nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use aya::Ebpf;
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeLinkId, UProbeScope};
+use aya::programs::{ProgramError, UProbe};
+
+use super::attach::{loaded, why};
+use super::library::Library;
+use super::prologue::{self, Because, Point};
+use super::reason::{self, Why};
+use crate::source::ProbeReport;
+use crate::source::verbs::{Arg, FileId, Group, Operation, Place};
+
+/// The program on `ibv_modify_qp`, which tells of each process the addresses its QPs and CQs use.
+pub(super) const LEARN: &str = "learn";
+
+/// What is attached to libraries.
+#[derive(Default)]
+pub(super) struct Uprobes {
+    sites: Vec<Site>,
+    libraries: HashMap<FileId, Library>,
+    /// Files that are others seen through an overlay.
+    same: HashMap<FileId, FileId>,
+    /// Groups that are off, and why.
+    off: BTreeMap<&'static str, String>,
+    /// Operations that are or were attached somewhere.
+    seen: Vec<Operation>,
+}
+
+/// A function that is probed.
+struct Site {
+    /// `None` for `ibv_modify_qp`.
+    operation: Option<Operation>,
+    file: FileId,
+    /// Offset of the function in its file.
+    entry: u64,
+    point: Point,
+    /// What is attached, by program.
+    links: Vec<(&'static str, UProbeLinkId)>,
+    report: ProbeReport,
+}
+
+impl Uprobes {
+    /// How each probe fared.
+    pub(super) fn reports(&self) -> impl Iterator<Item = &ProbeReport> {
+        self.sites.iter().map(|site| &site.report)
+    }
+
+    /// A probe on this operation is or was attached somewhere.
+    pub(super) fn was_attached(&self, operation: Operation) -> bool {
+        self.seen.contains(&operation)
+    }
+
+    /// The file is attached to.
+    pub(super) fn knows(&self, file: FileId) -> bool {
+        self.libraries.contains_key(&file) || self.same.contains_key(&file)
+    }
+
+    /// Attaches the program of an operation at a place, once per file and offset; not now when its group is off. Without
+    /// such a program nothing happens. Returns whether there is something new.
+    pub(super) fn attach(&mut self, ebpf: &mut Ebpf, operation: Operation, place: &Place) -> bool {
+        let exit = operation.exit().filter(|exit| ebpf.program(exit).is_some());
+        self.add(ebpf, Some(operation), operation.name(), operation.reads(), exit.is_some(), place)
+    }
+
+    /// Attaches the program that learns from `ibv_modify_qp`, which lies at `place`.
+    pub(super) fn learn(&mut self, ebpf: &mut Ebpf, place: &Place) -> bool {
+        self.add(ebpf, None, LEARN, &[Arg::Arg0], false, place)
+    }
+
+    fn add(
+        &mut self,
+        ebpf: &mut Ebpf,
+        operation: Option<Operation>,
+        program: &'static str,
+        reads: &[Arg],
+        returns: bool,
+        place: &Place,
+    ) -> bool {
+        if ebpf.program(program).is_none() {
+            return false;
+        }
+        let (file, found) = match self.open(place) {
+            Ok(file) => (file, None),
+            Err(why) => (place.file(), Some(why)),
+        };
+        let there = |site: &Site| (site.operation, site.file, site.entry) == (operation, file, place.offset);
+        if self.sites.iter().any(there) {
+            return false;
+        }
+        let point = match found {
+            Some(why) => Err(why),
+            None => self.point(file, place.offset, reads, returns),
+        };
+        let mut site = Site {
+            operation,
+            file,
+            entry: place.offset,
+            point: Point::entry(Because::Return),
+            links: Vec::new(),
+            report: ProbeReport {
+                name: program.to_owned(),
+                wanted: true,
+                attached: false,
+                at: Some(format!("{}+{:#x}", place.path.display(), place.offset)),
+                reason: None,
+                fix: None,
+            },
+        };
+        let off = operation.and_then(|operation| self.off.get(group_name(operation.group())));
+        match (point, off) {
+            (Err(why), _) => site.fails(why),
+            (Ok(point), Some(reason)) => {
+                site.point = point;
+                site.report.reason = Some(reason.clone());
+            }
+            (Ok(point), None) => {
+                site.point = point;
+                self.switch_on(ebpf, &mut site);
+            }
+        }
+        self.sites.push(site);
+        true
+    }
+
+    /// Opens the file of a place, unless it is open. Returns the number it is known under, which is another one's when it
+    /// is the same file seen through an overlay.
+    fn open(&mut self, place: &Place) -> Result<FileId, Why> {
+        let file = place.file();
+        if let Some(other) = self.same.get(&file) {
+            return Ok(*other);
+        }
+        if !self.libraries.contains_key(&file) {
+            let library = Library::open(place.reachable())?;
+            if let Some((other, _)) = self.libraries.iter().find(|(_, other)| library.is_below(other)) {
+                self.same.insert(file, *other);
+                return Ok(*other);
+            }
+            self.libraries.insert(file, library);
+        }
+        Ok(file)
+    }
+
+    /// Where in a function to attach.
+    fn point(&self, file: FileId, entry: u64, reads: &[Arg], returns: bool) -> Result<Point, Why> {
+        let library = self.libraries.get(&file).ok_or("the file is not open")?;
+        Ok(match library.code(entry)? {
+            _ if returns => Point::entry(Because::Return),
+            Ok((code, at)) => prologue::choose(&code, at, reads),
+            Err(error) => Point::entry(Because::Unread(error)),
+        })
+    }
+
+    fn switch_on(&mut self, ebpf: &mut Ebpf, site: &mut Site) {
+        match self.links(ebpf, site) {
+            Ok(links) => {
+                site.links = links;
+                site.report.attached = true;
+                site.report.reason = Some(site.point.to_string());
+                site.report.fix = None;
+                self.seen.extend(site.operation.filter(|operation| !self.seen.contains(operation)));
+            }
+            Err(why) => site.fails(why),
+        }
+    }
+
+    fn links(&self, ebpf: &mut Ebpf, site: &Site) -> Result<Vec<(&'static str, UProbeLinkId)>, Why> {
+        if !reason::has_probe_kind("uprobe") {
+            return Err("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".into());
+        }
+        let library = self.libraries.get(&site.file).ok_or("the file is not open")?;
+        let exit = site.operation.and_then(Operation::exit).filter(|exit| ebpf.program(exit).is_some());
+        let entry = site.operation.map_or(LEARN, Operation::name);
+        let mut links = Vec::new();
+        // The return first: an entry without its return would leave something behind for each call.
+        let programs = exit.map(|exit| (exit, site.entry)).into_iter().chain([(entry, site.entry + site.point.offset)]);
+        for (program, offset) in programs {
+            match link(ebpf, program, library, offset) {
+                Ok(link) => links.push((program, link)),
+                Err(error) => {
+                    detach(ebpf, links);
+                    return Err(why(&error));
+                }
+            }
+        }
+        Ok(links)
+    }
+
+    /// Detaches a group everywhere, until [`Self::attach_group`]; what is found meanwhile waits with it.
+    pub(super) fn detach_group(&mut self, ebpf: &mut Ebpf, group: Group, reason: &str) {
+        self.off.insert(group_name(group), reason.to_owned());
+        let mut links = Vec::new();
+        for site in self.sites.iter_mut().filter(|site| site.is_in(group)) {
+            links.append(&mut site.links);
+            if site.report.attached {
+                site.report.attached = false;
+                site.report.reason = Some(reason.to_owned());
+            }
+        }
+        detach(ebpf, links);
+    }
+
+    /// Attaches a group again, everywhere.
+    pub(super) fn attach_group(&mut self, ebpf: &mut Ebpf, group: Group) {
+        let Some(reason) = self.off.remove(group_name(group)) else { return };
+        let mut sites = std::mem::take(&mut self.sites);
+        // What failed for a reason of its own failed for good.
+        let waits = |site: &&mut Site| {
+            site.is_in(group) && !site.report.attached && site.report.reason.as_ref() == Some(&reason)
+        };
+        sites.iter_mut().filter(waits).for_each(|site| self.switch_on(ebpf, site));
+        self.sites = sites;
+    }
+
+    /// The group is attached somewhere.
+    pub(super) fn has_group(&self, group: Group) -> bool {
+        self.sites.iter().any(|site| site.is_in(group) && site.report.attached)
+    }
+
+    /// Detaches from a file and lets it go. Returns whether it was attached to.
+    pub(super) fn detach_file(&mut self, ebpf: &mut Ebpf, file: FileId) -> bool {
+        if self.same.remove(&file).is_some() {
+            return false;
+        }
+        // What was seen under other numbers as well is let go with its first; the next look finds it again.
+        self.same.retain(|_, other| *other != file);
+        let mut gone: Vec<Site> = self.sites.extract_if(.., |site| site.file == file).collect();
+        detach(ebpf, gone.iter_mut().flat_map(|site| site.links.drain(..)).collect());
+        self.libraries.remove(&file);
+        !gone.is_empty()
+    }
+}
+
+impl Site {
+    fn is_in(&self, group: Group) -> bool {
+        self.operation.is_some_and(|operation| operation.group() == group)
+    }
+
+    fn fails(&mut self, why: Why) {
+        self.report.attached = false;
+        self.report.reason = Some(why.reason);
+        self.report.fix = why.fix;
+    }
+}
+
+const fn group_name(group: Group) -> &'static str {
+    match group {
+        Group::Posts => "posts",
+        Group::Completions => "completions",
+    }
+}
+
+fn link(ebpf: &mut Ebpf, program: &str, library: &Library, offset: u64) -> Result<UProbeLinkId, ProgramError> {
+    let probe: &mut UProbe = ebpf.program_mut(program).ok_or(ProgramError::NotLoaded)?.try_into()?;
+    loaded(probe.load())?;
+    probe.attach(UProbeAttachLocation::AbsoluteOffset(offset), library.path(), UProbeScope::AllProcesses)
+}
+
+/// Detaches; a link that is gone is as good as detached.
+fn detach(ebpf: &mut Ebpf, links: Vec<(&'static str, UProbeLinkId)>) {
+    for (program, link) in links {
+        if let Some(Ok(program)) = ebpf.program_mut(program).map(<&mut UProbe>::try_from) {
+            let _ = program.detach(link);
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+#[path = "uprobes_tests.rs"]
+mod tests;

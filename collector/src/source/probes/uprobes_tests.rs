@@ -1,0 +1,193 @@
+//! Attaches the program on `post_send` to functions of this program, at the places that are chosen, and compares what it
+//! counts with what they were called with.
+
+#![allow(unsafe_code, reason = "functions with a prologue of one's own can only be written in assembly")]
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::super::attach::Attached;
+use super::super::store::{Maps, Store};
+use super::*;
+use crate::source::verbs::maps::mappings;
+
+/// `ibv_qp` up to its number, as far as the program reads it.
+#[repr(C)]
+struct Qp {
+    words: [u64; 6],
+    handle: u32,
+    qpn: u32,
+}
+
+/// `ibv_send_wr`, and the one `ibv_sge` it has.
+#[repr(C)]
+struct SendWr {
+    wr_id: u64,
+    next: u64,
+    sg_list: u64,
+    num_sge: u32,
+    opcode: u32,
+    rest: [u64; 12],
+}
+
+#[repr(C)]
+struct Sge {
+    addr: u64,
+    length: u32,
+    lkey: u32,
+}
+
+type PostSend = unsafe extern "C" fn(*const Qp, *const SendWr, u64) -> u64;
+
+// Each returns its first argument plus its third, so that what a probe would spoil shows.
+std::arch::global_asm!(
+    ".pushsection .text.rdmascope_test, \"ax\", @progbits",
+    ".balign 16",
+    "rdmascope_test_push:",
+    "push rbx",
+    "mov rbx, rdi",
+    "lea rax, [rbx + rdx]",
+    "xor esi, esi",
+    "pop rbx",
+    "ret",
+    ".balign 16",
+    "rdmascope_test_endbr:",
+    "endbr64",
+    "mov rax, rdi",
+    "push r12",
+    "xor edi, edi",
+    "xor esi, esi",
+    "add rax, rdx",
+    "pop r12",
+    "ret",
+    ".balign 16",
+    "rdmascope_test_branch:",
+    "mov rax, rdi",
+    "test rdx, rdx",
+    "je 2f",
+    "push rbx",
+    "add rax, rdx",
+    "pop rbx",
+    "2:",
+    "ret",
+    ".balign 16",
+    "rdmascope_test_late:",
+    "mov rax, rdi",
+    "xor edi, edi",
+    "push rbx",
+    "add rax, rdx",
+    "pop rbx",
+    "ret",
+    ".balign 16",
+    "rdmascope_test_loop:",
+    "lea rax, [rdi + rdx]",
+    "mov ecx, 3",
+    "3:",
+    "push rbx",
+    "pop rbx",
+    "dec ecx",
+    "jne 3b",
+    "ret",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn rdmascope_test_push(qp: *const Qp, wr: *const SendWr, third: u64) -> u64;
+    fn rdmascope_test_endbr(qp: *const Qp, wr: *const SendWr, third: u64) -> u64;
+    fn rdmascope_test_branch(qp: *const Qp, wr: *const SendWr, third: u64) -> u64;
+    fn rdmascope_test_late(qp: *const Qp, wr: *const SendWr, third: u64) -> u64;
+    fn rdmascope_test_loop(qp: *const Qp, wr: *const SendWr, third: u64) -> u64;
+}
+
+/// The functions, and what is to be chosen in them.
+const FUNCTIONS: [(PostSend, &str); 5] = [
+    (rdmascope_test_push, "entry: push, emulated"),
+    (rdmascope_test_endbr, "+7: push, emulated"),
+    (rdmascope_test_branch, "+6: conditional jmp, emulated"),
+    (rdmascope_test_late, "entry: no emulated instruction while arguments are live"),
+    (rdmascope_test_loop, "entry: no emulated instruction while arguments are live"),
+];
+
+/// Calls a function `n` times for QP number `qpn`, each with one work request of `length` bytes.
+fn post(function: PostSend, qpn: u32, n: u64, length: u32) {
+    let qp = Qp { words: [0; 6], handle: 0, qpn };
+    let sge = Sge { addr: 0, length, lkey: 0 };
+    let sg_list = &raw const sge as u64;
+    let wr = SendWr { wr_id: 1, next: 0, sg_list, num_sge: 1, opcode: 0, rest: [0; 12] };
+    for call in 0..n {
+        // Every second call takes the branch of the function that has one.
+        let third = call % 2;
+        // SAFETY: the functions take two pointers they do not follow, and a number.
+        let got = unsafe { function(&raw const qp, &raw const wr, third) };
+        assert_eq!(got, &raw const qp as u64 + third, "the function is unharmed");
+    }
+}
+
+fn place_of(function: PostSend) -> Place {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs is mounted");
+    let address = function as usize as u64;
+    let mapping = mappings(&maps).find(|mapping| mapping.holds(address)).expect("it is mapped");
+    mapping.place(address).expect("it comes from a file")
+}
+
+fn counted(maps: &Maps, qpn: u32) -> (u64, u64) {
+    let given = u32::try_from(maps.given()).expect("there are few");
+    let slots = (0..given).filter_map(|index| maps.slot(index));
+    slots
+        .filter(|slot| slot.qpn.load(Relaxed) == u64::from(qpn))
+        .fold((0, 0), |(posts, bytes), slot| (posts + slot.posts.load(Relaxed), bytes + slot.bytes.load(Relaxed)))
+}
+
+#[test]
+fn arguments_are_right_where_a_probe_is_attached_and_a_group_goes_off_and_comes_back() {
+    let mut attached = Attached::new(64);
+    let sizes = attached.sizes;
+    let Some(ebpf) = attached.ebpf() else {
+        println!(
+            "skipped: no BPF program can be loaded here: {:?}",
+            attached.reports().next().map(|report| &report.reason)
+        );
+        return;
+    };
+    let maps = Maps::take(ebpf, sizes).expect("the maps are in the object");
+    for (function, _) in FUNCTIONS {
+        assert!(attached.attach(Operation::PostSend, &place_of(function)));
+        assert!(!attached.attach(Operation::PostSend, &place_of(function)), "once is enough");
+    }
+    let reports: Vec<ProbeReport> = attached.reports().filter(|report| report.name == "post_send").cloned().collect();
+    if let Some(report) = reports.iter().find(|report| !report.attached) {
+        println!("skipped: uprobes cannot be attached here: {:?}", report.reason);
+        return;
+    }
+    for (report, (_, chosen)) in reports.iter().zip(FUNCTIONS) {
+        assert_eq!(report.reason.as_deref(), Some(chosen));
+    }
+    for (qpn, (function, chosen)) in (100..).zip(FUNCTIONS) {
+        post(function, qpn, 6, 1000 + qpn);
+        assert_eq!(counted(&maps, qpn), (6, u64::from(6 * (1000 + qpn))), "{chosen}");
+    }
+
+    let before = Instant::now();
+    attached.detach_group(Group::Posts, "over budget");
+    let off = before.elapsed();
+    assert!(!attached.has_group(Group::Posts));
+    assert!(
+        attached
+            .reports()
+            .filter(|report| report.name == "post_send")
+            .all(|report| { !report.attached && report.reason.as_deref() == Some("over budget") })
+    );
+    post(FUNCTIONS[0].0, 100, 5, 1);
+    assert_eq!(counted(&maps, 100), (6, 6 * 1100));
+    let before = Instant::now();
+    attached.attach_group(Group::Posts);
+    println!("{} places: {off:?} to detach, {:?} to attach", FUNCTIONS.len(), before.elapsed());
+    post(FUNCTIONS[0].0, 100, 5, 1);
+    assert_eq!(counted(&maps, 100), (11, 6 * 1100 + 5));
+
+    let file = place_of(FUNCTIONS[0].0).file();
+    assert!(attached.knows(file) && attached.detach_file(file) && !attached.knows(file));
+    post(FUNCTIONS[0].0, 100, 5, 1);
+    assert_eq!(counted(&maps, 100), (11, 6 * 1100 + 5));
+    assert!(attached.reports().all(|report| report.name != "post_send"));
+}
