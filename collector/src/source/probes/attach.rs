@@ -243,11 +243,9 @@ impl Attached {
         self.uprobes.has_group(group)
     }
 
-    /// Detaches a group everywhere, until it is attached again.
+    /// Detaches a group everywhere, until it is attached again. Takes milliseconds, and is not waited for.
     pub(super) fn detach_group(&mut self, group: Group, reason: &str) {
-        if let Some(ebpf) = &mut self.ebpf {
-            self.uprobes.detach_group(ebpf, group, reason);
-        }
+        self.uprobes.detach_group(group, reason);
     }
 
     /// Attaches a group again, everywhere.
@@ -259,7 +257,7 @@ impl Attached {
 
     /// Detaches from a file that no process maps any more. Returns whether it was attached to.
     pub(super) fn detach_file(&mut self, file: FileId) -> bool {
-        self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.detach_file(ebpf, file))
+        self.uprobes.detach_file(file)
     }
 
     /// Says why the data-path probe is not attached anywhere; `wanted` is false when it is switched off.

@@ -4,9 +4,10 @@
 //! function. A group of them goes off and comes back as one, since what one counts alone means nothing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::thread;
 
 use aya::Ebpf;
-use aya::programs::uprobe::{UProbeAttachLocation, UProbeLinkId, UProbeScope};
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeLink, UProbeScope};
 use aya::programs::{ProgramError, UProbe};
 
 use super::attach::{loaded, why};
@@ -40,8 +41,8 @@ struct Site {
     /// Offset of the function in its file.
     entry: u64,
     point: Point,
-    /// What is attached, by program.
-    links: Vec<(&'static str, UProbeLinkId)>,
+    /// What is attached. Owned here, not by the program: they are closed side by side.
+    links: Vec<UProbeLink>,
     report: ProbeReport,
 }
 
@@ -169,7 +170,7 @@ impl Uprobes {
         }
     }
 
-    fn links(&self, ebpf: &mut Ebpf, site: &Site) -> Result<Vec<(&'static str, UProbeLinkId)>, Why> {
+    fn links(&self, ebpf: &mut Ebpf, site: &Site) -> Result<Vec<UProbeLink>, Why> {
         if !reason::has_probe_kind("uprobe") {
             return Err("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".into());
         }
@@ -180,19 +181,13 @@ impl Uprobes {
         // The return first: an entry without its return would leave something behind for each call.
         let programs = exit.map(|exit| (exit, site.entry)).into_iter().chain([(entry, site.entry + site.point.offset)]);
         for (program, offset) in programs {
-            match link(ebpf, program, library, offset) {
-                Ok(link) => links.push((program, link)),
-                Err(error) => {
-                    detach(ebpf, links);
-                    return Err(why(&error));
-                }
-            }
+            links.push(link(ebpf, program, library, offset).map_err(|error| why(&error))?);
         }
         Ok(links)
     }
 
     /// Detaches a group everywhere, until [`Self::attach_group`]; what is found meanwhile waits with it.
-    pub(super) fn detach_group(&mut self, ebpf: &mut Ebpf, group: Group, reason: &str) {
+    pub(super) fn detach_group(&mut self, group: Group, reason: &str) {
         self.off.insert(group_name(group), reason.to_owned());
         let mut links = Vec::new();
         for site in self.sites.iter_mut().filter(|site| site.is_in(group)) {
@@ -202,7 +197,7 @@ impl Uprobes {
                 site.report.reason = Some(reason.to_owned());
             }
         }
-        detach(ebpf, links);
+        close(links);
     }
 
     /// Attaches a group again, everywhere.
@@ -223,14 +218,14 @@ impl Uprobes {
     }
 
     /// Detaches from a file and lets it go. Returns whether it was attached to.
-    pub(super) fn detach_file(&mut self, ebpf: &mut Ebpf, file: FileId) -> bool {
+    pub(super) fn detach_file(&mut self, file: FileId) -> bool {
         if self.same.remove(&file).is_some() {
             return false;
         }
         // What was seen under other numbers as well is let go with its first; the next look finds it again.
         self.same.retain(|_, other| *other != file);
         let mut gone: Vec<Site> = self.sites.extract_if(.., |site| site.file == file).collect();
-        detach(ebpf, gone.iter_mut().flat_map(|site| site.links.drain(..)).collect());
+        close(gone.iter_mut().flat_map(|site| site.links.drain(..)).collect());
         self.libraries.remove(&file);
         !gone.is_empty()
     }
@@ -255,18 +250,41 @@ const fn group_name(group: Group) -> &'static str {
     }
 }
 
-fn link(ebpf: &mut Ebpf, program: &str, library: &Library, offset: u64) -> Result<UProbeLinkId, ProgramError> {
+fn link(ebpf: &mut Ebpf, program: &str, library: &Library, offset: u64) -> Result<UProbeLink, ProgramError> {
     let probe: &mut UProbe = ebpf.program_mut(program).ok_or(ProgramError::NotLoaded)?.try_into()?;
     loaded(probe.load())?;
-    probe.attach(UProbeAttachLocation::AbsoluteOffset(offset), library.path(), UProbeScope::AllProcesses)
+    let at = UProbeAttachLocation::AbsoluteOffset(offset);
+    let link = probe.attach(at, library.path(), UProbeScope::AllProcesses)?;
+    probe.take_link(link)
 }
 
-/// Detaches; a link that is gone is as good as detached.
-fn detach(ebpf: &mut Ebpf, links: Vec<(&'static str, UProbeLinkId)>) {
-    for (program, link) in links {
-        if let Some(Ok(program)) = ebpf.program_mut(program).map(<&mut UProbe>::try_from) {
-            let _ = program.detach(link);
-        }
+/// Threads that close links at the same time.
+const CLOSERS: usize = 16;
+
+/// Detaches without waiting for it. Closing a link takes the breakpoint out at once and then waits until no CPU can be in
+/// the program any more (`uprobe_unregister_sync`, kernel/events/uprobes.c since 6.12), 0.1 s for each link as seen on
+/// 6.18: one after another they would hold up everything else for seconds.
+fn close(links: Vec<UProbeLink>) {
+    for part in parts(links) {
+        // Without a thread the part is closed here.
+        let _ = thread::Builder::new().name("detach".to_owned()).spawn(move || drop(part));
+    }
+}
+
+/// The links in as many parts as threads close them.
+fn parts(links: Vec<UProbeLink>) -> Vec<Vec<UProbeLink>> {
+    let mut parts: Vec<Vec<UProbeLink>> = (0..links.len().min(CLOSERS)).map(|_| Vec::new()).collect();
+    for (n, link) in links.into_iter().enumerate() {
+        parts[n % CLOSERS].push(link);
+    }
+    parts
+}
+
+impl Drop for Uprobes {
+    fn drop(&mut self) {
+        let links = self.sites.iter_mut().flat_map(|site| site.links.drain(..)).collect();
+        // Waited for: when this is over, nothing is attached.
+        thread::scope(|scope| parts(links).into_iter().for_each(|part| drop(scope.spawn(move || drop(part)))));
     }
 }
 
