@@ -45,6 +45,8 @@ pub struct Batch {
     /// Requests in [`Self::kept`].
     pub n: u32,
     reserved: u32,
+    /// The watch it was begun in, see [`Watch::epoch`](crate::pairing::Watch::epoch).
+    pub epoch: u64,
     /// The sum of the requests that are built.
     pub found: Found,
     /// The request being built.

@@ -28,6 +28,10 @@ pub struct Watch {
     pub epoch: AtomicU64,
     /// `CLOCK_MONOTONIC` ns since which nothing was attached or detached.
     pub since: AtomicU64,
+    /// 1 while posts are watched: a probe that is being detached hits for a while longer.
+    pub posts: AtomicU64,
+    /// 1 while completions are watched.
+    pub completions: AtomicU64,
     /// 1 while posts and completions are both watched, so that latency can be measured.
     pub latency: AtomicU64,
     /// Every how many signalled requests of a QP one is timed, less 1: a power of two less 1.

@@ -256,6 +256,18 @@ pub(super) fn watch() -> Option<&'static Watch> {
     WATCH.get_ptr(0).map(|watch| unsafe { &*watch })
 }
 
+/// Posts are watched now.
+#[inline(always)]
+pub(super) fn watches_posts() -> bool {
+    watch().is_some_and(|watch| atomic::load(&watch.posts) != 0)
+}
+
+/// Completions are watched now.
+#[inline(always)]
+pub(super) fn watches_completions() -> bool {
+    watch().is_some_and(|watch| atomic::load(&watch.completions) != 0)
+}
+
 /// The name behind a [`Name::id`].
 #[inline(always)]
 pub(super) fn name(device: u64) -> Option<&'static Name> {
@@ -299,27 +311,28 @@ pub(super) fn poll(task: u64) -> Option<&'static Poll> {
     POLLS.get_ptr(task).map(|poll| unsafe { &*poll })
 }
 
-/// The requests that are being built on a QP; counts where there are none.
+/// The requests that are being built on a QP, if that began in the present watch.
 #[inline(always)]
 pub(super) fn batch(key: &BatchKey) -> Option<&'static mut Batch> {
-    let Some(batch) = BATCHES.get_ptr_mut(key) else {
-        count(|totals| &mut totals.no_batch);
-        return None;
-    };
+    let watch = watch()?;
     // SAFETY: between `wr_start` and `wr_complete` one thread alone may use a QP.
-    Some(unsafe { &mut *batch })
+    let batch = BATCHES.get_ptr_mut(key).map(|batch| unsafe { &mut *batch })?;
+    (atomic::load(&watch.posts) != 0 && batch.epoch == atomic::load(&watch.epoch)).then_some(batch)
 }
 
 /// The same, made where there is none.
 #[inline(always)]
 pub(super) fn batch_or_new(key: &BatchKey) -> Option<&'static mut Batch> {
+    let epoch = atomic::load(&watch()?.epoch);
     if BATCHES.get_ptr(key).is_none() {
         let empty = EMPTY_BATCH.get_ptr(0)?;
         // SAFETY: the map's value outlives the program's run, and nothing writes it.
         let _ = BATCHES.insert(key, unsafe { &*empty }, 0);
     }
     // SAFETY: as in `batch`.
-    BATCHES.get_ptr_mut(key).map(|batch| unsafe { &mut *batch })
+    let batch = BATCHES.get_ptr_mut(key).map(|batch| unsafe { &mut *batch })?;
+    batch.epoch = epoch;
+    Some(batch)
 }
 
 /// The value of a process's entry in [`LAST_SLOT`].

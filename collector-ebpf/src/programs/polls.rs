@@ -43,6 +43,9 @@ fn poll_cq(ctx: ProbeContext) -> u32 {
 #[uretprobe]
 fn poll_cq_return(ctx: RetProbeContext) -> u32 {
     count(|totals| &mut totals.poll_hits);
+    if !maps::watches_completions() {
+        return 0;
+    }
     let found = ctx.ret::<u64>() as i32;
     if found <= 0 {
         count(|totals| &mut totals.empty_polls);
@@ -219,6 +222,9 @@ fn failed(slot: &Slot, index: u32, completion: &Completion) {
 #[inline(always)]
 fn found_one(ctx: &RetProbeContext) -> u32 {
     count(|totals| &mut totals.poll_hits);
+    if !maps::watches_completions() {
+        return 0;
+    }
     if ctx.ret::<u64>() as i32 != 0 {
         count(|totals| &mut totals.empty_polls);
         return 0;

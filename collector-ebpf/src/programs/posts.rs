@@ -68,9 +68,12 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Of the `ibv_qp` at an address of the current process; counts why there is none.
+    /// Of the `ibv_qp` at an address of the current process; counts why there is none. `None` while posts are not watched.
     #[inline(always)]
     pub(super) fn of(qp: u64) -> Option<Self> {
+        if !maps::watches_posts() {
+            return None;
+        }
         let Some(head) = Head::read(qp) else {
             count(|totals| &mut totals.no_qp);
             return None;

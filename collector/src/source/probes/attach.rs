@@ -110,14 +110,8 @@ impl Attached {
         let fields = offsets::fill(&kernel, &mut config).map_err(|error| error.why());
         let aer = tracefs::fill(&mut config).map_err(|error| error.why());
 
-        let mut attached = Self {
-            ebpf: None,
-            reports: Vec::new(),
-            sizes,
-            uprobes: Uprobes::default(),
-            links: Vec::new(),
-            loads,
-        };
+        let mut attached =
+            Self { ebpf: None, reports: Vec::new(), sizes, uprobes: Uprobes::default(), links: Vec::new(), loads };
         let loaded = load(&config, sizes);
         let failed = loaded.as_ref().err().cloned();
         attached.ebpf = loaded.ok();
@@ -213,9 +207,9 @@ impl Attached {
         self.reports().any(|report| report.name == name && report.attached)
     }
 
-    /// The probe on posts is or was attached somewhere.
-    pub(super) fn post_send_was_attached(&self) -> bool {
-        self.uprobes.was_attached(Operation::PostSend)
+    /// The probe on an operation is or was attached somewhere.
+    pub(super) fn was_attached(&self, operation: Operation) -> bool {
+        self.uprobes.was_attached(operation)
     }
 
     /// Attaches the program of an operation at a place, once per file and offset; when its group is off, it waits with it.
@@ -236,6 +230,21 @@ impl Attached {
     /// The file is attached to.
     pub(super) fn knows(&self, file: FileId) -> bool {
         self.uprobes.knows(file)
+    }
+
+    /// How many operations are attached to in a file.
+    pub(super) fn attached_to(&self, file: FileId) -> usize {
+        self.uprobes.attached_to(file)
+    }
+
+    /// The group is attached, or would be if it were not paused, at an instruction that the kernel steps over.
+    pub(super) fn is_stepped(&self, group: Group) -> bool {
+        self.uprobes.is_stepped(group)
+    }
+
+    /// A number that changes when something of the data path was attached or detached.
+    pub(super) fn changes(&self) -> u64 {
+        self.uprobes.changes()
     }
 
     /// A probe of the group is attached.

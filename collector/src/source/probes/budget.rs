@@ -1,13 +1,20 @@
-//! The budget of the data-path probe: what its hits may cost, and when it has to go.
+//! The budget of the data-path probes: what their hits may cost, and when they have to pause.
+//!
+//! Two groups of probes, posts and completions, each have an account in ns of CPU. It grows with time by the group's share
+//! of the budget and shrinks by hits × cost per hit, whoever made them. A group whose account is overdrawn is detached until
+//! it can pay for a window again; so the mean cost keeps to the budget by arithmetic, whatever the load does, and what one
+//! window costs too much is paid back before the next. What one group does not use the other may. A group that costs less
+//! than its share is never detached.
 
 use crate::observation::Nanos;
+use crate::source::verbs::Group;
 
-/// How much of one core the data-path probe may cost.
+/// How much of one core the data-path probes may cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
     /// No limit.
     Off,
-    /// This share of one core, 0–1; with 0 the data-path probe is not attached at all.
+    /// This share of one core, 0–1; with 0 no data-path probe is attached at all.
     Share(f64),
 }
 
@@ -17,112 +24,316 @@ impl Default for Budget {
     }
 }
 
-/// Cost of one hit at a function's first instruction on bare metal: the kernel steps over `endbr64` or `mov` one by
-/// one, which takes 0.9 µs, and the program 0.1–0.2 µs.
-const HIT_NS: u64 = 1_100;
+/// Seconds' worth of its share that a group saves up before it is attached again, and at most keeps.
+const SAVED_S: f64 = 5.0;
 
-/// The same in a virtual machine, where the two traps leave the guest: 9–11 µs.
-const HIT_IN_GUEST_NS: u64 = 10_000;
+/// Seconds' worth of its share that a group starts with.
+const FIRST_S: f64 = 1.0;
 
-/// Windows in a row above the budget after which the probe is detached.
-const PATIENCE: u32 = 3;
+/// The shortest time between two looks, and the longest while there are hits and while there are none, ns. A load that
+/// sets in costs what it costs until the next look; that is paid back afterwards.
+const SOONEST_NS: f64 = 20e6;
+const LATEST_NS: f64 = 100e6;
+const IDLE_NS: f64 = 1e9;
 
-/// A window this many times above the budget is enough by itself.
-const FLAGRANT: f64 = 10.0;
+/// The groups, in the order of the arrays here.
+pub(super) const GROUPS: [Group; 2] = [Group::Posts, Group::Completions];
+
+/// What one hit costs, ns of the process that is traced.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct HitCosts(pub(super) [f64; 2]);
+
+/// What to do with a group.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Turn {
+    /// Attach it again.
+    On(Group),
+    /// Detach it, for this reason.
+    Off(Group, String),
+}
+
+/// One group's account.
+#[derive(Debug, Clone, Default)]
+struct Account {
+    /// CPU it may still use, ns.
+    credit: f64,
+    hits: u64,
+    /// Hits per ns, as last seen while it was attached; unknown when it has just been.
+    rate: Option<f64>,
+    off: bool,
+    /// Since when it has been attached or detached.
+    since: Nanos,
+    /// How long it was attached before, ns.
+    watched: Nanos,
+    was_off: bool,
+    /// Length of the last window, and the time from its beginning to that of the next, ns.
+    window: Option<(Nanos, Nanos)>,
+    began: Nanos,
+}
 
 /// Watches the cost.
-///
-/// The cost is the number of hits times a fixed, conservative cost per hit: the kernel's own run-time statistics would
-/// have to be switched on for the whole system, and leave out the trap, which is most of it.
 #[derive(Debug)]
-pub(super) struct Guard {
-    budget: Budget,
-    hit_ns: u64,
-    before: Option<(Nanos, u64)>,
-    above: u32,
+pub(super) struct Governor {
+    share: Option<f64>,
+    costs: HitCosts,
+    accounts: [Account; 2],
+    then: Option<Nanos>,
+    spent: f64,
 }
 
-impl Guard {
-    pub(super) fn new(budget: Budget, in_guest: bool) -> Self {
-        Self { budget, hit_ns: if in_guest { HIT_IN_GUEST_NS } else { HIT_NS }, before: None, above: 0 }
+impl Governor {
+    pub(super) fn new(budget: Budget, costs: HitCosts) -> Self {
+        let share = match budget {
+            Budget::Off => None,
+            Budget::Share(share) => Some(share),
+        };
+        Self { share, costs, accounts: Default::default(), then: None, spent: 0.0 }
     }
 
-    /// The assumed cost of one hit in ns.
-    pub(super) fn hit_ns(&self) -> u64 {
-        self.hit_ns
+    /// One hit costs something else than was thought: probes were attached at other instructions.
+    pub(super) fn set_costs(&mut self, costs: HitCosts) {
+        self.costs = costs;
     }
 
-    /// Takes the hits so far; the reason when the probe has to be detached.
-    pub(super) fn check(&mut self, now: Nanos, hits: u64) -> Option<String> {
-        let (then, hits_then) = self.before.replace((now, hits))?;
-        let Budget::Share(share) = self.budget else { return None };
-        let elapsed_ns = now.checked_sub(then).filter(|ns| *ns > 0)?;
-        let fresh = hits.saturating_sub(hits_then);
-        let cost = fresh as f64 * self.hit_ns as f64 / elapsed_ns as f64;
-        if cost <= share {
-            self.above = 0;
-            return None;
+    /// There is a limit.
+    pub(super) fn is_limited(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// CPU used by hits since the start, ns: an estimate.
+    pub(super) fn spent_ns(&self) -> f64 {
+        self.spent
+    }
+
+    /// Takes the hits so far of both groups; says what has to change.
+    pub(super) fn step(&mut self, now: Nanos, hits: [u64; 2]) -> Vec<Turn> {
+        let Some(then) = self.then.replace(now) else {
+            for (account, hits) in self.accounts.iter_mut().zip(hits) {
+                account.credit = self.share.unwrap_or(0.0) / 2.0 * FIRST_S * 1e9;
+                (account.hits, account.since, account.began) = (hits, now, now);
+            }
+            return Vec::new();
+        };
+        let elapsed = now.saturating_sub(then) as f64;
+        let fresh: [f64; 2] = std::array::from_fn(|i| hits[i].saturating_sub(self.accounts[i].hits) as f64);
+        let cost: [f64; 2] = std::array::from_fn(|i| fresh[i] * self.costs.0[i]);
+        self.spent += cost[0] + cost[1];
+        for (account, (hits, fresh)) in self.accounts.iter_mut().zip(hits.into_iter().zip(fresh)) {
+            account.hits = hits;
+            if !account.off && elapsed > 0.0 {
+                account.rate = Some(fresh / elapsed);
+            }
         }
-        self.above += 1;
-        if self.above < PATIENCE && cost <= share * FLAGRANT {
-            return None;
+        let Some(share) = self.share else { return Vec::new() };
+        self.pay(share, elapsed, cost);
+        let mut turns = Vec::new();
+        for (i, group) in GROUPS.into_iter().enumerate() {
+            let full = share / 2.0 * SAVED_S * 1e9;
+            let per_s = self.accounts[i].rate.unwrap_or(0.0) * 1e9;
+            let account = &mut self.accounts[i];
+            if !account.off && account.credit < 0.0 {
+                let reason = format!(
+                    "paused: {per_s:.0} hits/s × {:.0} ns are more than the budget of {} % of one core",
+                    self.costs.0[i],
+                    (share * 1e4).round() / 1e2
+                );
+                account.switch(now, true);
+                turns.push(Turn::Off(group, reason));
+            } else if account.off && account.credit >= full {
+                account.switch(now, false);
+                turns.push(Turn::On(group));
+            }
         }
-        let per_second = fresh as f64 * 1e9 / elapsed_ns as f64;
-        Some(format!(
-            "detached: {per_second:.0} hits/s × {} ns exceed the budget of {} % of one core",
-            self.hit_ns,
-            (share * 1e4).round() / 1e2
-        ))
+        turns
+    }
+
+    /// Books income and cost. What one group does not use the other may: what is above what it may keep, and what the
+    /// other lacks.
+    fn pay(&mut self, share: f64, elapsed: f64, cost: [f64; 2]) {
+        let full = share / 2.0 * SAVED_S * 1e9;
+        for (account, cost) in self.accounts.iter_mut().zip(cost) {
+            account.credit += share / 2.0 * elapsed - cost;
+        }
+        for (from, to) in [(0, 1), (1, 0)] {
+            let above = (self.accounts[from].credit - full).max(0.0);
+            let lacking = if self.accounts[to].off { 0.0 } else { -self.accounts[to].credit };
+            let lent = lacking.clamp(0.0, self.accounts[from].credit.max(0.0)).max(above);
+            self.accounts[from].credit -= lent;
+            self.accounts[to].credit += lent;
+        }
+        for account in &mut self.accounts {
+            account.credit = account.credit.min(full);
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn next_look(&self, now: Nanos) -> Option<Nanos> {
+        let share = self.share? / 2.0;
+        let wait = |(account, cost): (&Account, f64)| {
+            let wait = match account.rate {
+                _ if account.off => {
+                    return ((share * SAVED_S * 1e9 - account.credit) / share).clamp(SOONEST_NS, IDLE_NS);
+                }
+                None => SOONEST_NS,
+                Some(0.0) => return IDLE_NS,
+                Some(rate) if rate * cost <= share => LATEST_NS,
+                Some(rate) => account.credit / (rate * cost - share),
+            };
+            wait.clamp(SOONEST_NS, LATEST_NS)
+        };
+        let soonest = self.accounts.iter().zip(self.costs.0).map(wait).fold(IDLE_NS, f64::min);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 20 ms and 1 s")]
+        Some(now + soonest as Nanos)
+    }
+
+    /// For how long a group was attached since the start, ns, if not all the time.
+    pub(super) fn watched_ns(&self, group: Group, now: Nanos) -> Option<Nanos> {
+        let account = self.account(group);
+        let present = if account.off { 0 } else { now.saturating_sub(account.since) };
+        account.was_off.then_some(account.watched + present)
+    }
+
+    /// Length of the last window of the group that is paused most, and of its period, ns.
+    pub(super) fn window(&self) -> Option<(Nanos, Nanos)> {
+        let windows = self.accounts.iter().filter_map(|account| account.window);
+        windows.min_by(|a, b| (a.0 as f64 / a.1 as f64).total_cmp(&(b.0 as f64 / b.1 as f64)))
+    }
+
+    fn account(&self, group: Group) -> &Account {
+        &self.accounts[usize::from(group != GROUPS[0])]
     }
 }
 
-/// This is a virtual machine: x86 tells it in the processor's flags.
-pub(super) fn in_guest(cpuinfo: &str) -> bool {
-    cpuinfo
-        .lines()
-        .find(|line| line.starts_with("flags"))
-        .is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
+impl Account {
+    fn switch(&mut self, now: Nanos, off: bool) {
+        if off {
+            self.watched += now.saturating_sub(self.since);
+            self.was_off = true;
+        } else {
+            self.window = Some((self.since.saturating_sub(self.began), now.saturating_sub(self.began)));
+            self.began = now;
+            self.rate = None;
+        }
+        (self.off, self.since) = (off, now);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1000 * MS;
+    const COSTS: HitCosts = HitCosts([1000.0, 500.0]);
 
-    #[test]
-    fn a_probe_inside_its_budget_stays() {
-        let mut guard = Guard::new(Budget::Share(0.01), false);
-        // 9,000 hits/s × 1.1 µs = 0.99 % of a core.
-        assert!((0..100).all(|second| guard.check(second * SECOND, second * 9_000).is_none()));
+    /// A load of so many hits per second while attached, for so many seconds.
+    struct Run {
+        governor: Governor,
+        hits: [u64; 2],
+        attached: [Nanos; 2],
+        turns: Vec<Turn>,
+        /// Cost in each second, ns.
+        seconds: Vec<f64>,
+    }
+
+    fn run(budget: Budget, load: impl Fn(u64) -> [u64; 2], seconds: u64) -> Run {
+        let mut run = Run {
+            governor: Governor::new(budget, COSTS),
+            hits: [0; 2],
+            attached: [0; 2],
+            turns: Vec::new(),
+            seconds: Vec::new(),
+        };
+        let (mut on, mut now, mut before) = ([true; 2], 0, 0.0);
+        run.governor.step(0, [0; 2]);
+        while now < seconds * SECOND {
+            let next = run.governor.next_look(now).unwrap_or(now + SECOND);
+            let per_s = load(now / SECOND);
+            for i in 0..2 {
+                if on[i] {
+                    run.hits[i] += per_s[i] * (next - now) / SECOND;
+                    run.attached[i] += next - now;
+                }
+            }
+            if next / SECOND != now / SECOND {
+                run.seconds.push(run.governor.spent_ns() - before);
+                before = run.governor.spent_ns();
+            }
+            now = next;
+            for turn in run.governor.step(now, run.hits) {
+                match &turn {
+                    Turn::On(group) => on[usize::from(*group == Group::Completions)] = true,
+                    Turn::Off(group, _) => on[usize::from(*group == Group::Completions)] = false,
+                }
+                run.turns.push(turn);
+            }
+        }
+        run
+    }
+
+    fn mean(run: &Run) -> f64 {
+        run.governor.spent_ns() / run.governor.then.expect("it ran") as f64
     }
 
     #[test]
-    fn a_short_burst_is_forgiven_and_a_lasting_excess_is_not() {
-        let mut guard = Guard::new(Budget::Share(0.01), false);
-        let hits = [0, 20_000, 40_000, 40_000, 60_000, 80_000, 100_000];
-        let verdicts: Vec<bool> =
-            hits.iter().zip(0..).map(|(hits, second)| guard.check(second * SECOND, *hits).is_some()).collect();
-        assert_eq!(verdicts, [false, false, false, false, false, false, true]);
+    fn probes_inside_their_budget_are_never_paused() {
+        // 4,000 × 1 µs + 11,000 × 0.5 µs = 0.95 % of a core.
+        let run = run(Budget::Share(0.01), |_| [4_000, 11_000], 600);
+        assert_eq!(run.turns, []);
+        assert_eq!(run.governor.watched_ns(Group::Posts, 600 * SECOND), None);
+        assert_eq!(run.governor.window(), None);
     }
 
     #[test]
-    fn a_flagrant_excess_ends_at_once_with_its_numbers() {
-        let mut guard = Guard::new(Budget::Share(0.01), false);
-        assert_eq!(guard.check(0, 0), None);
-        let reason = guard.check(SECOND, 1_000_000).expect("110 % of a core is too much");
-        assert_eq!(reason, "detached: 1000000 hits/s × 1100 ns exceed the budget of 1 % of one core");
+    fn whatever_the_load_the_mean_cost_keeps_to_the_budget() {
+        for (posts, polls) in [(0, 2_000_000), (900_000, 0), (500_000, 1_900_000), (30_000, 30_000)] {
+            let run = run(Budget::Share(0.01), |_| [posts, polls], 600);
+            let mean = mean(&run);
+            assert!(mean < 0.0105, "{posts} {polls}: {mean}");
+            assert!(mean > 0.008, "{posts} {polls}: {mean} leaves the budget unused");
+        }
     }
 
     #[test]
-    fn without_a_budget_nothing_is_detached() {
-        let mut guard = Guard::new(Budget::Off, true);
-        assert!((0..10).all(|second| guard.check(second * SECOND, second * 10_000_000).is_none()));
+    fn no_ten_seconds_cost_more_than_one_window_above_the_budget() {
+        // Little for a minute, then everything at once: 180 % of a core while both groups are attached.
+        let run = run(Budget::Share(0.01), |s| if s < 60 { [100, 100] } else { [800_000, 2_000_000] }, 120);
+        let ten = run.seconds.windows(10).map(|ten| ten.iter().sum::<f64>()).fold(0.0, f64::max);
+        // Both accounts are full, so 5 s of the share beyond 10 s of it, and what a look comes too late.
+        assert!(ten <= 0.01 * 15.0 * 1e9 + 1.8 * (LATEST_NS + SOONEST_NS), "{ten}");
     }
 
     #[test]
-    fn a_guest_knows_that_it_is_one() {
-        assert!(in_guest("processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n"));
-        assert!(!in_guest("processor\t: 0\nflags\t\t: fpu vme lahf_lm\n"));
+    fn a_group_that_costs_little_lends_its_share_and_is_not_paused_for_the_other() {
+        let run = run(Budget::Share(0.01), |_| [1_000, 2_000_000], 600);
+        assert!(run.turns.iter().all(|turn| !matches!(turn, Turn::Off(Group::Posts, _))));
+        let polls = run.hits[1] as f64 * 500.0 / (600.0 * 1e9);
+        assert!(polls > 0.008, "{polls}: what posts leave is used");
+    }
+
+    #[test]
+    fn the_time_watched_is_the_time_attached() {
+        let run = run(Budget::Share(0.01), |_| [500_000, 1_000_000], 300);
+        let now = run.governor.then.expect("it ran");
+        for (i, group) in GROUPS.into_iter().enumerate() {
+            assert_eq!(run.governor.watched_ns(group, now), Some(run.attached[i]));
+        }
+        let (window, period) = run.governor.window().expect("it was paused");
+        assert!(window < period && period > SECOND, "{window} of {period}");
+    }
+
+    #[test]
+    fn a_pause_says_its_numbers() {
+        let run = run(Budget::Share(0.01), |_| [1_000_000, 0], 1);
+        let Some(Turn::Off(Group::Posts, reason)) = run.turns.first() else { panic!("{:?}", run.turns) };
+        assert_eq!(reason, "paused: 1000000 hits/s × 1000 ns are more than the budget of 1 % of one core");
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_paused() {
+        let mut governor = Governor::new(Budget::Off, COSTS);
+        assert!((0..10).all(|second| governor.step(second * SECOND, [second * 10_000_000; 2]).is_empty()));
+        assert_eq!(governor.next_look(SECOND), None);
+        assert_eq!(governor.watched_ns(Group::Posts, SECOND), None);
     }
 }

@@ -19,6 +19,7 @@
 mod accepted;
 mod attach;
 mod budget;
+mod calibrate;
 mod devices;
 mod discovery;
 mod events;
@@ -50,15 +51,18 @@ use collector_ebpf::slot::Totals;
 
 pub use budget::Budget;
 
-use self::attach::{AER, Attached, DESTROY, Modules, POST_SEND};
-use self::budget::Guard;
+use self::attach::{AER, Attached, DESTROY, Modules};
+use self::budget::{GROUPS, Governor, Turn};
+use self::calibrate::Costs;
 use self::discovery::Discovery;
 use self::events::Events;
 use self::qps::Qps;
 use self::reason::Why;
+use self::stats::Watched;
 use self::store::Maps;
 use super::verbs::{self, Group, Operation, Operations, Table};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
+use crate::clock;
 use crate::observation::{Body, FailedProbe, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text};
 
 /// Time between two sweeps of the statistics.
@@ -72,6 +76,9 @@ const BATCH: usize = 4096;
 
 /// Batches of one poll: the ring buffer holds less than this; what comes meanwhile is for the next poll.
 const MOST_BATCHES: usize = 4;
+
+/// Of so many signalled work requests of a QP one is timed, where cost is limited.
+const TIMED_ONE_IN: u64 = 8;
 
 /// The source's name.
 const NAME: &str = "probes";
@@ -103,6 +110,8 @@ pub struct Probes {
     /// The data-path probe is wanted.
     data_path: bool,
     due: Nanos,
+    /// When the governor looks again.
+    look: Nanos,
     changed: bool,
     discovery: Discovery,
     /// Every process was looked at once.
@@ -115,7 +124,10 @@ struct Running {
     ring: RingBuf<MapData>,
     maps: Maps,
     qps: Qps,
-    guard: Guard,
+    governor: Governor,
+    costs: Costs,
+    /// [`Attached::changes`] at the last change of what the programs are told.
+    told_changes: Option<u64>,
     totals: Totals,
     lost: u64,
     told_lost: u64,
@@ -161,6 +173,7 @@ impl Probes {
             options,
             data_path: wanted,
             due: 0,
+            look: 0,
             changed: true,
             discovery: Discovery::new(Path::new("/proc")),
             looked_at_all: false,
@@ -286,12 +299,46 @@ impl Probes {
         }
     }
 
+    /// Pauses what costs too much, brings back what can be paid for again, and tells the programs what is watched.
+    fn govern(&mut self, now: Nanos, swept: bool) {
+        let Some(running) = &mut self.running else { return };
+        if swept || now >= self.look {
+            running.governor.set_costs(running.costs.of(GROUPS.map(|group| self.attached.is_stepped(group))));
+            let hits = running.maps.totals().map_or([0; 2], |totals| [totals.hits, totals.poll_hits]);
+            for turn in running.governor.step(now, hits) {
+                match turn {
+                    Turn::Off(group, reason) => {
+                        // First told, then done: what still hits is counted as a hit and in no statistics.
+                        let on = GROUPS.map(|other| other != group && self.attached.has_group(other));
+                        running.tell(&on);
+                        self.attached.detach_group(group, &reason);
+                    }
+                    Turn::On(group) => self.attached.attach_group(group),
+                }
+            }
+            self.look = running.governor.next_look(now).unwrap_or(Nanos::MAX);
+        }
+        if running.told_changes != Some(self.attached.changes()) {
+            running.told_changes = Some(self.attached.changes());
+            running.tell(&GROUPS.map(|group| self.attached.has_group(group)));
+        }
+        let posts = self.attached.was_attached(Operation::PostSend);
+        let completions = self.attached.was_attached(Operation::PollCq);
+        running.qps.watched = Watched {
+            posts_ns: running.governor.watched_ns(Group::Posts, now).filter(|_| posts),
+            receives: self.attached.was_attached(Operation::PostRecv),
+            completions,
+            completions_ns: running.governor.watched_ns(Group::Completions, now).filter(|_| completions),
+        };
+    }
+
     fn body(&self) -> ProbesBody<'_> {
         let reports = || self.attached.reports();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let failed = reports().filter(|report| report.wanted && !report.attached);
         // A probe that was never attached has no hits, not zero of them.
-        let counted = self.running.as_ref().filter(|_| self.attached.post_send_was_attached());
+        let counted = self.running.as_ref().filter(|_| self.attached.was_attached(Operation::PostSend));
+        let windows = counted.and_then(|running| running.governor.window());
         ProbesBody {
             wanted: count(reports().filter(|report| report.wanted).count()),
             attached: count(reports().filter(|report| report.attached).count()),
@@ -301,10 +348,11 @@ impl Probes {
                     reason: Text::Borrowed(report.reason.as_deref().unwrap_or("unknown")),
                 })
                 .collect(),
-            window_ns: None,
-            period_ns: None,
-            hits: counted.map(|running| running.totals.hits),
-            cost_ns: counted.map(|running| running.totals.hits.saturating_mul(running.guard.hit_ns())),
+            window_ns: windows.map(|(window, _)| window),
+            period_ns: windows.map(|(_, period)| period),
+            hits: counted.map(|running| running.totals.hits + running.totals.poll_hits),
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "CPU time since the start")]
+            cost_ns: counted.map(|running| running.governor.spent_ns() as Nanos),
         }
     }
 }
@@ -315,13 +363,19 @@ impl Running {
         let Some(ebpf) = attached.ebpf() else { return Ok(None) };
         let ring = ebpf.take_map("EVENTS").ok_or("the BPF map EVENTS is not in the object")?;
         let ring = RingBuf::try_from(ring).map_err(|error| reason::explain(&error))?;
-        let maps = Maps::take(ebpf, sizes)?;
-        let in_guest = budget::in_guest(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+        let mut maps = Maps::take(ebpf, sizes)?;
+        let in_guest = calibrate::in_guest(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+        // What nobody pays for need not be known.
+        let limited = options.data_path && matches!(options.budget, Budget::Share(share) if share > 0.0);
+        let measured = if limited { calibrate::measure(attached, &mut maps) } else { None };
+        let costs = measured.unwrap_or_else(|| Costs::assumed(in_guest));
         Ok(Some(Self {
             ring,
             maps,
             qps: Qps::new(sizes.slots),
-            guard: Guard::new(options.budget, in_guest),
+            governor: Governor::new(options.budget, costs.of([true; 2])),
+            costs,
+            told_changes: None,
             totals: Totals::default(),
             lost: 0,
             told_lost: 0,
@@ -371,6 +425,13 @@ impl Running {
         new_device
     }
 
+    /// Tells the programs which groups are watched from now on.
+    fn tell(&self, on: &[bool; 2]) {
+        let [posts, completions] = *on;
+        let every = if self.governor.is_limited() { TIMED_ONE_IN } else { 1 };
+        self.maps.begin_epoch(clock::monotonic_ns(), posts, completions, every);
+    }
+
     /// Emits the statistics and what was lost.
     fn sweep(&mut self, now: Nanos, destroy_seen: bool, emit: &mut Emit<'_>) {
         self.last_t = self.last_t.max(now);
@@ -399,14 +460,16 @@ impl Running {
 /// The operations a process was seen to use, with their addresses in it.
 fn addresses(learned: &Learned) -> Vec<(Operation, u64)> {
     let table = |table: Table, first: u64, pointers: &[u64]| {
-        let at = |operation: Operation| pointers.get((operation.offset() as u64).checked_sub(first)? as usize / 8).copied();
+        let at =
+            |operation: Operation| pointers.get((operation.offset() as u64).checked_sub(first)? as usize / 8).copied();
         let all = Operation::ALL.iter().filter(|operation| operation.table() == table);
         all.filter_map(|operation| Some((*operation, at(*operation)?))).collect::<Vec<_>>()
     };
-    let context = Operation::ALL.iter().filter(|operation| operation.table() == Table::Context).filter_map(|operation| {
-        let at = CONTEXT_OPERATIONS.iter().position(|offset| *offset == operation.offset() as u64)?;
-        Some((*operation, *learned.context.get(at)?))
-    });
+    let context =
+        Operation::ALL.iter().filter(|operation| operation.table() == Table::Context).filter_map(|operation| {
+            let at = CONTEXT_OPERATIONS.iter().position(|offset| *offset == operation.offset() as u64)?;
+            Some((*operation, *learned.context.get(at)?))
+        });
     let mut all: Vec<(Operation, u64)> = context.collect();
     all.append(&mut table(Table::QpEx, QP_EX_OPERATIONS, &learned.qp_ex));
     all.append(&mut table(Table::CqEx, CQ_EX_OPERATIONS, &learned.send_cq_ex));
@@ -456,7 +519,7 @@ impl Source for Probes {
     }
 
     fn due(&self) -> Nanos {
-        self.due
+        self.due.min(self.look)
     }
 
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
@@ -477,16 +540,6 @@ impl Source for Probes {
             new_device = running.drain(emit);
             if now >= self.due {
                 running.sweep(now, destroy_seen, emit);
-                if self.attached.has(POST_SEND)
-                    && let Some(reason) = running.guard.check(now, running.totals.hits)
-                {
-                    self.attached.detach_group(Group::Posts, &reason);
-                    self.attached.detach_group(Group::Completions, &reason);
-                    self.changed = true;
-                    // What was posted until now is still told; from here on nothing is, rather than zeros.
-                    running.qps.collect(&mut running.maps);
-                    running.qps.sweep(&mut running.maps, running.last_t, emit);
-                }
             }
         }
         if new_device {
@@ -494,6 +547,7 @@ impl Source for Probes {
         }
         self.learned();
         self.discover();
+        self.govern(now, now >= self.due);
         if now >= self.due && self.running.as_ref().is_some_and(|running| running.sweeps.is_multiple_of(REAP_SWEEPS)) {
             self.let_go();
         }

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use aya::Ebpf;
-use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, Queue};
+use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues, Queue};
+use aya::util::nr_cpus;
 use collector_ebpf::fan::Fan;
 use collector_ebpf::outcome::Outcome;
 use collector_ebpf::pairing::Watch;
@@ -170,15 +171,40 @@ impl Maps {
         }))
     }
 
-    /// Says to the programs what is watched from `since` on: something was attached or detached. `latency`: posts and
-    /// completions are both watched, and one in `every` signalled requests (a power of two) is timed.
-    pub(super) fn begin_epoch(&self, since: Nanos, latency: bool, every: u64) {
+    /// Says to the programs what is watched from `since` on: something was attached, is going to be detached, or was. One
+    /// in `every` signalled requests (a power of two) is timed.
+    pub(super) fn begin_epoch(&self, since: Nanos, posts: bool, completions: bool, every: u64) {
         let Some(watch) = self.watch.get(0) else { return };
-        watch.latency.store(0, SeqCst);
+        for flag in [&watch.latency, &watch.posts, &watch.completions] {
+            flag.store(0, SeqCst);
+        }
         watch.epoch.fetch_add(1, SeqCst);
         watch.since.store(since, SeqCst);
         watch.mask.store(every.next_power_of_two() - 1, SeqCst);
-        watch.latency.store(u64::from(latency), SeqCst);
+        watch.posts.store(posts.into(), SeqCst);
+        watch.completions.store(completions.into(), SeqCst);
+        watch.latency.store((posts && completions).into(), SeqCst);
+    }
+
+    /// Takes out whatever was counted, and every slot that was given out: before anything is told of.
+    pub(super) fn forget_all(&mut self) {
+        for index in 0..u32::try_from(self.given()).unwrap_or(u32::MAX) {
+            self.unlink(index);
+            self.give_back(index);
+        }
+        self.marks.all().iter().for_each(|marks| marks.store(0, SeqCst));
+        let devices: Vec<u64> = self.names.keys().flatten().collect();
+        for device in devices {
+            // Neither need be there.
+            let _ = self.names.remove(&device);
+            let _ = self.fans.remove(&device);
+        }
+        if let Ok(cpus) = nr_cpus()
+            && let Ok(zero) = PerCpuValues::try_from(vec![Totals::default(); cpus])
+        {
+            let _ = self.totals.set(0, zero, 0);
+        }
+        self.forget_process(std::process::id());
     }
 
     /// How many QPs are in use at once, by device.

@@ -31,6 +31,8 @@ pub(super) struct Uprobes {
     off: BTreeMap<&'static str, String>,
     /// Operations that are or were attached somewhere.
     seen: Vec<Operation>,
+    /// Counts what was attached and detached.
+    changes: u64,
 }
 
 /// A function that is probed.
@@ -43,6 +45,8 @@ struct Site {
     point: Point,
     /// What is attached. Owned here, not by the program: they are closed side by side.
     links: Vec<UProbeLink>,
+    /// Its group is off, and it comes back with it.
+    paused: bool,
     report: ProbeReport,
 }
 
@@ -104,6 +108,7 @@ impl Uprobes {
             entry: place.offset,
             point: Point::entry(Because::Return),
             links: Vec::new(),
+            paused: false,
             report: ProbeReport {
                 name: program.to_owned(),
                 wanted: true,
@@ -118,7 +123,7 @@ impl Uprobes {
             (Err(why), _) => site.fails(why),
             (Ok(point), Some(reason)) => {
                 site.point = point;
-                site.report.reason = Some(reason.clone());
+                site.pauses(reason);
             }
             (Ok(point), None) => {
                 site.point = point;
@@ -158,6 +163,8 @@ impl Uprobes {
     }
 
     fn switch_on(&mut self, ebpf: &mut Ebpf, site: &mut Site) {
+        site.paused = false;
+        self.changes += 1;
         match self.links(ebpf, site) {
             Ok(links) => {
                 site.links = links;
@@ -193,28 +200,43 @@ impl Uprobes {
         for site in self.sites.iter_mut().filter(|site| site.is_in(group)) {
             links.append(&mut site.links);
             if site.report.attached {
-                site.report.attached = false;
-                site.report.reason = Some(reason.to_owned());
+                site.pauses(reason);
             }
         }
+        self.changes += 1;
         close(links);
     }
 
     /// Attaches a group again, everywhere.
     pub(super) fn attach_group(&mut self, ebpf: &mut Ebpf, group: Group) {
-        let Some(reason) = self.off.remove(group_name(group)) else { return };
+        self.off.remove(group_name(group));
         let mut sites = std::mem::take(&mut self.sites);
         // What failed for a reason of its own failed for good.
-        let waits = |site: &&mut Site| {
-            site.is_in(group) && !site.report.attached && site.report.reason.as_ref() == Some(&reason)
-        };
+        let waits = |site: &&mut Site| site.is_in(group) && site.paused;
         sites.iter_mut().filter(waits).for_each(|site| self.switch_on(ebpf, site));
         self.sites = sites;
     }
 
+    /// How many operations are attached to in a file.
+    pub(super) fn attached_to(&self, file: FileId) -> usize {
+        self.sites.iter().filter(|site| site.file == file && !site.links.is_empty()).count()
+    }
+
+    /// A function of the group is attached to, or would be if it were not paused, at an instruction that the kernel steps
+    /// over, or at one that is not known.
+    pub(super) fn is_stepped(&self, group: Group) -> bool {
+        let stepped = |site: &Site| !matches!(site.point.because, Because::Emulated(_));
+        self.sites.iter().any(|site| site.is_in(group) && site.report.attached && stepped(site))
+    }
+
+    /// A number that changes when something of the data path is attached or detached.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// The group is attached somewhere.
     pub(super) fn has_group(&self, group: Group) -> bool {
-        self.sites.iter().any(|site| site.is_in(group) && site.report.attached)
+        self.sites.iter().any(|site| site.is_in(group) && !site.links.is_empty())
     }
 
     /// Detaches from a file and lets it go. Returns whether it was attached to.
@@ -234,6 +256,13 @@ impl Uprobes {
 impl Site {
     fn is_in(&self, group: Group) -> bool {
         self.operation.is_some_and(|operation| operation.group() == group)
+    }
+
+    /// Is detached for a while. It counts as attached: it comes back by itself.
+    fn pauses(&mut self, reason: &str) {
+        self.paused = true;
+        self.report.attached = true;
+        self.report.reason = Some(reason.to_owned());
     }
 
     fn fails(&mut self, why: Why) {
