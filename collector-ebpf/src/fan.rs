@@ -36,6 +36,24 @@ pub struct Fan {
     pub reuse: [AtomicU64; COUNTS],
 }
 
+/// A [`Fan`] as read out of the map.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct FanCounts {
+    /// The present intervals, which are not over.
+    pub present: [u64; 4],
+    /// See [`Fan::switches`].
+    pub switches: u64,
+    /// See [`Fan::in_1ms`].
+    pub in_1ms: [u64; COUNTS],
+    /// See [`Fan::in_100ms`].
+    pub in_100ms: [u64; COUNTS],
+    /// See [`Fan::reuse`].
+    pub reuse: [u64; COUNTS],
+}
+
+const _: () = assert!(size_of::<Fan>() == size_of::<FanCounts>(), "the same fields");
+
 impl Fan {
     /// A post to a QP of the device in the millisecond `ms`.
     #[inline(always)]

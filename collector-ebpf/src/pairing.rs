@@ -20,6 +20,11 @@ pub const REPEATS: u64 = 1 << 0;
 /// well), or more completions than signalled requests (`sq_sig_all`, or posts that were not seen).
 pub const BROKEN: u64 = 1 << 1;
 
+/// [`Slot::pairing`]: an error that is no flush has been told of.
+pub const TOLD: u64 = 1 << 2;
+/// [`Slot::pairing`]: completions were counted of which is not known whether they are of sends.
+pub const MIXED: u64 = 1 << 3;
+
 /// What user space says of the watch.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -113,6 +118,13 @@ pub fn completed(slot: &Slot, index: u32, wr_id: u64, now: u64, watch: &Watch, t
     let key = PendingKey { id: if by_order { order } else { wr_id }, slot: index, by_order: u32::from(by_order) };
     let pending = table.take(&key)?;
     (pending.epoch == atomic::load(&watch.epoch)).then(|| now.saturating_sub(pending.t))
+}
+
+/// A completion of which is not known whether it is of a send.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "one test and one store")]
+pub fn mixed(slot: &Slot) {
+    set(&slot.pairing, MIXED);
 }
 
 /// A completion with an error: from here on order pairs nothing.

@@ -26,6 +26,9 @@ const MAX_GAP_WINDOWS: u64 = 100_000;
 const QP_STORM_NS: u64 = 10_000_000;
 /// Distinct texts (comm, GID, container) that are shared; beyond that they are stored one by one.
 const MAX_SHARED_TEXTS: usize = 100_000;
+/// Time for which posts have to be watched in a sweep for the sweep to count, ns: at the edge of a window a QP that is busy
+/// may post nothing for less.
+const LEAST_WATCHED_NS: u64 = 10_000_000;
 
 /// Turns observations into a world and findings.
 pub struct Engine {
@@ -127,6 +130,10 @@ impl Engine {
             Body::Lost(lost) => {
                 let n = self.world.lost.entry(lost.source.as_ref().into()).or_default();
                 *n = n.saturating_add(lost.n);
+            }
+            Body::FanOut(seen) => {
+                let device = self.device_id(t, &seen.device);
+                self.device_mut(device).fan_out.take(t, seen);
             }
             Body::Loopback(loopback) => self.loopback(t, loopback),
             Body::CongestionConfig(config) => self.congestion_config(t, config),
@@ -267,9 +274,16 @@ impl Engine {
     }
 
     fn probes(&mut self, t: Nanos, seen: &observation::Probes<'_>) {
-        self.world.qps.swept(t);
+        // A sweep in which posts were hardly watched says nothing of what was posted: QPs keep what they are known for.
+        let before = self.world.probes.as_ref().and_then(|before| before.posts_watched_ns);
+        let watched = seen.posts_watched_ns.zip(before).map(|(now, before)| now.saturating_sub(before));
+        if watched.is_none_or(|ns| ns >= LEAST_WATCHED_NS) {
+            self.world.qps.swept(t);
+        }
         let mut record = ProbeRecord {
             t,
+            posts_watched_ns: seen.posts_watched_ns,
+            completions_watched_ns: seen.completions_watched_ns,
             wanted: seen.wanted,
             attached: seen.attached,
             failed: seen.failed.iter().map(|f| (f.name.as_ref().into(), f.reason.as_ref().into())).collect(),

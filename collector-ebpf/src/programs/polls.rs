@@ -10,7 +10,7 @@ use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use collector_ebpf::atomic;
 use collector_ebpf::event::{Event, has, kind};
 use collector_ebpf::outcome::FLUSHED;
-use collector_ebpf::pairing::{self, BROKEN};
+use collector_ebpf::pairing::{self, BROKEN, TOLD};
 use collector_ebpf::slot::{ContextKey, Slot, SlotKey};
 
 use super::maps::{self, CQS, CqKey, CqUse, Poll, count, report, sign};
@@ -28,9 +28,6 @@ const RECV: u32 = 1 << 7;
 
 /// Where `ibv_cq_ex` keeps the present completion: `status`, and behind it `wr_id`.
 const EX_STATUS: u64 = 132;
-
-/// [`Slot::pairing`]: an error that is no flush has been told of.
-const TOLD: u64 = 1 << 2;
 
 /// `int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)`.
 #[uprobe]
@@ -140,7 +137,7 @@ extern "C" fn next_completion(_: u64, batch: *mut Batch) -> i64 {
     let key = SlotKey { qp: 0, context: batch.context, tgid: batch.tgid, qpn };
     let wr_id = u64::from(id_high) << 32 | u64::from(id_low);
     let completion =
-        Completion { wr_id, status, vendor_err: Some(vendor_err), sent: opcode & RECV == 0, now: batch.now };
+        Completion { wr_id, status, vendor_err: Some(vendor_err), sent: Some(opcode & RECV == 0), now: batch.now };
     match owner(&key) {
         Some(index) => completed(index, &completion),
         None => count(|totals| &mut totals.no_owner),
@@ -166,8 +163,8 @@ struct Completion {
     status: u32,
     /// `None` where it would have to be asked for.
     vendor_err: Option<u32>,
-    /// It is known to be of a send.
-    sent: bool,
+    /// It is of a send; unknown where the process would have to ask.
+    sent: Option<bool>,
     now: u64,
 }
 
@@ -179,9 +176,12 @@ fn completed(index: u32, completion: &Completion) {
     if let Some(outcome) = outcome {
         outcome.completed(completion.status);
     }
+    if completion.sent.is_none() {
+        pairing::mixed(slot);
+    }
     if completion.status != 0 {
         failed(slot, index, completion);
-    } else if completion.sent
+    } else if completion.sent == Some(true)
         && let Some(watch) = maps::watch()
         && let Some(ns) = pairing::completed(slot, index, completion.wr_id, completion.now, watch, &PENDING_TABLE)
         && let Some(outcome) = outcome
@@ -252,6 +252,11 @@ fn found_one(ctx: &RetProbeContext) -> u32 {
     let wr_id = u64::from(id_high) << 32 | u64::from(id_low);
     // SAFETY: the helper has no precondition.
     let now = unsafe { bpf_ktime_get_ns() };
-    completed(index, &Completion { wr_id, status, vendor_err: None, sent: role == CqUse::SENDS, now });
+    let sent = match role {
+        CqUse::SENDS => Some(true),
+        CqUse::RECEIVES => Some(false),
+        _ => None,
+    };
+    completed(index, &Completion { wr_id, status, vendor_err: None, sent, now });
     0
 }

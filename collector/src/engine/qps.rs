@@ -186,8 +186,10 @@ impl Engine {
             self.qp_errors(t, id, seen);
         }
         let index = self.port_of_qp(device, port).map(|port| self.port_index(t, device, port, PortState::Unknown));
+        let sampled = self.sampled(t, seen);
+        let before = if sampled.is_some() { self.world.probes.as_ref().map(|probes| probes.t) } else { before };
         let Some(qp) = self.world.qps.get_mut(id) else { return };
-        let grown = Grown::of(qp, seen);
+        let grown = Grown::of(qp, seen).map(|grown| sampled.map_or(grown.clone(), |times| grown.scaled(times)));
         if let (Some(index), Some(grown)) = (index, &grown) {
             let port = Arc::make_mut(&mut self.world.ports[index]);
             port.traced_bytes = port.traced_bytes.saturating_add(grown.bytes);
@@ -212,10 +214,10 @@ impl Engine {
             detail.size_log2.clone_from(&seen.size_log2);
             refill(&mut detail.opcodes, &seen.opcodes, &self.texts);
             refill(&mut detail.errors, &seen.errors, &self.texts);
-            detail.completed(t, seen.signaled, seen.completions, seen.sampled_ns.is_none());
+            detail.completed(t, seen);
             detail.switches = seen.switches;
-            detail.signaled = seen.signaled;
-            detail.sampled_ns = seen.sampled_ns;
+            detail.recv_wrs = seen.recv_wrs;
+            detail.vendor_err = seen.vendor_err.or(detail.vendor_err);
             detail.truncated = seen.truncated.unwrap_or(0);
             if seen.latency_log2_ns.is_some() {
                 detail.latency_log2_ns.clone_from(&seen.latency_log2_ns);
@@ -226,6 +228,14 @@ impl Engine {
             let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, completed };
             self.qp_moved(device, seen.qpn, &moved);
         }
+    }
+
+    /// How many times longer the present sweep is than the time posts were watched in it; `None` where they are watched all
+    /// the time, or that time is not known.
+    fn sampled(&self, t: Nanos, seen: &observation::QpStats<'_>) -> Option<f64> {
+        let probes = self.world.probes.as_ref()?;
+        let watched = seen.sampled_ns?.checked_sub(probes.posts_watched_ns?).filter(|ns| *ns > 0)?;
+        Some((t.saturating_sub(probes.t) as f64 / watched as f64).max(1.0))
     }
 
     /// Counts the QPs that went into the error state long enough ago that the call that asked for it has been told.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{CounterSet, QpTotals};
+use super::{CounterSet, FanOutRecord, QpTotals};
 use crate::observation::{self, Nanos};
 use crate::timeline::Events;
 
@@ -103,6 +103,8 @@ pub struct DeviceRecord {
     pub reset: Option<(Nanos, u32)>,
     /// What became of its QPs since the beginning.
     pub qps: QpTotals,
+    /// How many of them are in use at once, as the probes see it.
+    pub fan_out: FanOutRecord,
 }
 
 impl DeviceRecord {
@@ -126,6 +128,7 @@ impl DeviceRecord {
             reports: Events::new(MAX_REPORTS),
             reset: None,
             qps: QpTotals::default(),
+            fan_out: FanOutRecord::default(),
         }
     }
 

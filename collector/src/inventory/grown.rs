@@ -43,6 +43,24 @@ impl Grown {
         })
     }
 
+    /// An estimate for a time so many times longer than the one in which it was counted.
+    #[must_use]
+    pub(crate) fn scaled(&self, times: f64) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate; the cast saturates")]
+        let scaled = |n: u64| (n as f64 * times) as u64;
+        let counts = |counts: Option<Counts>| counts.map(|counts| counts.map(scaled));
+        Self {
+            new: self.new,
+            posts: scaled(self.posts),
+            wrs: scaled(self.wrs),
+            bytes: scaled(self.bytes),
+            switches: self.switches.map(scaled),
+            sizes: counts(self.sizes),
+            // A sample already, of which shares and levels are told.
+            latency: self.latency,
+        }
+    }
+
     fn whole(now: &QpStats<'_>) -> Self {
         let all = |now: Option<&Histogram>| growth(&[], now?);
         Self {

@@ -8,6 +8,7 @@ mod aer_tally;
 mod coverage;
 mod device;
 pub(crate) mod failover;
+mod fan_out;
 mod grown;
 mod latency;
 mod pcie;
@@ -28,6 +29,7 @@ pub use coverage::Coverage;
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};
 pub use failover::{Budget, Ending, Failover, Floor, Mark, Moment, Qps as FailoverQps, Replacement, Span, Verdict};
+pub use fan_out::{FanOutRecord, Levels, Spread};
 pub(crate) use grown::Grown;
 pub use latency::{BUCKETS, Baseline, Latencies, LatencyWindow, SizeClass};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
@@ -175,6 +177,10 @@ pub struct ProbeRecord {
     pub attached: u32,
     /// Those that are not, with the reason.
     pub failed: Vec<(Arc<str>, Arc<str>)>,
+    /// Time for which posts were watched since the probes were attached, ns, if less than all.
+    pub posts_watched_ns: Option<u64>,
+    /// Time for which completions were, ns, if less than all.
+    pub completions_watched_ns: Option<u64>,
     /// Data-path hits since the probes were attached.
     pub hits: Option<u64>,
     /// Data-path hits per second, from the last two reports.

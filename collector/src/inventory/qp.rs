@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 
 use super::DeviceId;
-use crate::observation::{Histogram, Nanos, QpState};
+use crate::observation::{Histogram, Nanos, QpState, QpStats};
 use crate::timeline::{Events, Ring};
 
 /// Records in one shared chunk: the engine copies at most one chunk to change one QP while a snapshot is looked at.
@@ -144,8 +144,14 @@ pub struct QpDetail {
     pub opcodes: Vec<(Arc<str>, u64)>,
     /// Signalled work requests.
     pub signaled: Option<u64>,
-    /// Completions polled.
+    /// Completions polled, of sends and receives.
     pub completions: Option<u64>,
+    /// Successful completions of sends, where they are told apart.
+    pub sent: Option<u64>,
+    /// Receive work requests posted to its own receive queue.
+    pub recv_wrs: Option<u64>,
+    /// The provider's own code of the first error completion that is no flush.
+    pub vendor_err: Option<u32>,
     /// Times its process posted to it right after another one.
     pub switches: Option<u64>,
     /// Since when signalled work requests wait for a completion and none has come; `None` when none waits, or when not all
@@ -157,8 +163,10 @@ pub struct QpDetail {
     pub latency_log2_ns: Option<Histogram>,
     /// Path MTU, bytes.
     pub path_mtu: Option<u32>,
-    /// Time actually watched, ns, if less than all.
+    /// Time for which its posts were watched, ns, if less than all.
     pub sampled_ns: Option<u64>,
+    /// Time for which its completions were, ns, if less than all.
+    pub completions_sampled_ns: Option<u64>,
     /// Work requests that were not walked.
     pub truncated: u64,
     /// When something last happened.
@@ -174,12 +182,16 @@ impl Default for QpDetail {
             opcodes: Vec::new(),
             signaled: None,
             completions: None,
+            sent: None,
+            recv_wrs: None,
+            vendor_err: None,
             switches: None,
             waiting_since: None,
             errors: Vec::new(),
             latency_log2_ns: None,
             path_mtu: None,
             sampled_ns: None,
+            completions_sampled_ns: None,
             truncated: 0,
             touched: 0,
         }
@@ -187,16 +199,22 @@ impl Default for QpDetail {
 }
 
 impl QpDetail {
-    /// Notes how far completions have come. Signalled work requests beyond the completions wait; a completion is progress.
-    pub(crate) fn completed(&mut self, t: Nanos, signaled: Option<u64>, completions: Option<u64>, all_seen: bool) {
-        let waits = signaled.zip(completions).is_some_and(|(signaled, completed)| signaled > completed) && all_seen;
-        let progress = self.completions != completions;
+    /// Notes how far completions have come. Signalled work requests beyond the completions of sends wait; a completion is
+    /// progress. Where sends and receives are not told apart, all completions are taken for those of sends: a QP that waits
+    /// may then be taken for one that does not, never the other way.
+    pub(crate) fn completed(&mut self, t: Nanos, seen: &QpStats<'_>) {
+        let all_seen = seen.sampled_ns.is_none() && seen.completions_sampled_ns.is_none();
+        // Errors complete as well, and so do requests that are not signalled then.
+        let done = if seen.errors.is_empty() { seen.sent.or(seen.completions) } else { seen.completions };
+        let waits = seen.signaled.zip(done).is_some_and(|(signaled, done)| signaled > done) && all_seen;
+        let progress = self.completions != seen.completions;
         self.waiting_since = match self.waiting_since {
             _ if !waits => None,
             Some(since) if !progress => Some(since),
             _ => Some(t),
         };
-        self.completions = completions;
+        (self.signaled, self.completions, self.sent) = (seen.signaled, seen.completions, seen.sent);
+        (self.sampled_ns, self.completions_sampled_ns) = (seen.sampled_ns, seen.completions_sampled_ns);
     }
 }
 

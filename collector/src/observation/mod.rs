@@ -81,6 +81,8 @@ bodies! {
     Qp(Qp<'a>) = "qp",
     /// Cumulative statistics of one QP.
     QpStats(QpStats<'a>) = "qp_stats",
+    /// How many QPs of a device are in use at once.
+    FanOut(FanOut<'a>) = "fan_out",
     /// A loopback latency measurement.
     Loopback(Loopback<'a>) = "loopback",
     /// The NIC's congestion control parameters.
@@ -623,7 +625,11 @@ pub struct QpStats<'a> {
     /// Receive work requests posted to the QP's own receive queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recv_wrs: Option<u64>,
-    /// Completions polled, of sends and receives.
+    /// Successful completions of sends among them; absent where some could not be told from receives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
+    /// Completions polled, of sends and receives. Absent where they are not watched, and where none was ever seen: the
+    /// process may poll on a path that is not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<u64>,
     /// Time for which completions were watched in ns, if less than all.
@@ -647,6 +653,23 @@ pub struct QpStats<'a> {
     /// Work requests that were in lists too long to be walked to the end: they are in none of the numbers above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<u64>,
+}
+
+/// How many QPs of a device are posted to at once, and how soon one comes round again: cumulative since the start, over the
+/// time posts were watched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FanOut<'a> {
+    /// Device name.
+    #[serde(borrow)]
+    pub device: Text<'a>,
+    /// Posts that came right after a post of the same process to another QP.
+    pub switches: u64,
+    /// Milliseconds with posts, by the number of distinct QPs posted to: bucket i counts [2^i, 2^(i+1)).
+    pub in_1ms: Histogram,
+    /// The same for intervals of 100 ms.
+    pub in_100ms: Histogram,
+    /// Switches back to a QP, by the switches since its last turn: an upper bound of the distinct QPs in between.
+    pub reuse: Histogram,
 }
 
 /// A loopback latency measurement.
@@ -748,6 +771,12 @@ pub struct Probes<'a> {
     /// Period of the windows, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ns: Option<u64>,
+    /// Time for which posts were watched since the start, ns; absent when that is all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posts_watched_ns: Option<u64>,
+    /// Time for which completions were watched since the start, ns; absent when that is all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions_watched_ns: Option<u64>,
     /// Data-path probe hits since start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,

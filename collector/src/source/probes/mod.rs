@@ -38,7 +38,7 @@ mod store;
 mod tracefs;
 mod uprobes;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -59,11 +59,13 @@ use self::events::Events;
 use self::qps::Qps;
 use self::reason::Why;
 use self::stats::Watched;
-use self::store::Maps;
+use self::store::{Maps, Store as _};
 use super::verbs::{self, Group, Operation, Operations, Table};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
 use crate::clock;
-use crate::observation::{Body, FailedProbe, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text};
+use crate::observation::{
+    Body, FailedProbe, FanOut, Histogram, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text,
+};
 
 /// Time between two sweeps of the statistics.
 const PERIOD_NS: Nanos = 1_000_000_000;
@@ -133,6 +135,8 @@ struct Running {
     told_lost: u64,
     last_t: Nanos,
     sweeps: u64,
+    /// What was last told of each device's fan-out, in one number.
+    fans: HashMap<u64, u64>,
     /// What processes told of their providers' operations.
     learned: Vec<Learned>,
     /// Devices that a QP was created on: a new one may have a provider that is not attached yet.
@@ -322,17 +326,22 @@ impl Probes {
             running.told_changes = Some(self.attached.changes());
             running.tell(&GROUPS.map(|group| self.attached.has_group(group)));
         }
-        let posts = self.attached.was_attached(Operation::PostSend);
-        let completions = self.attached.was_attached(Operation::PollCq);
-        running.qps.watched = Watched {
-            posts_ns: running.governor.watched_ns(Group::Posts, now).filter(|_| posts),
-            receives: self.attached.was_attached(Operation::PostRecv),
-            completions,
-            completions_ns: running.governor.watched_ns(Group::Completions, now).filter(|_| completions),
-        };
     }
 
-    fn body(&self) -> ProbesBody<'_> {
+    /// What is and was watched.
+    fn watched(&self, now: Nanos) -> Watched {
+        let was = |operation| self.attached.was_attached(operation);
+        let ns = |group| self.running.as_ref().and_then(|running| running.governor.watched_ns(group, now));
+        let completions = was(Operation::PollCq) || was(Operation::StartPoll);
+        Watched {
+            posts_ns: ns(Group::Posts).filter(|_| was(Operation::PostSend)),
+            receives: was(Operation::PostRecv),
+            completions,
+            completions_ns: ns(Group::Completions).filter(|_| completions),
+        }
+    }
+
+    fn body(&self, watched: &Watched) -> ProbesBody<'_> {
         let reports = || self.attached.reports();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let failed = reports().filter(|report| report.wanted && !report.attached);
@@ -348,6 +357,8 @@ impl Probes {
                     reason: Text::Borrowed(report.reason.as_deref().unwrap_or("unknown")),
                 })
                 .collect(),
+            posts_watched_ns: watched.posts_ns,
+            completions_watched_ns: watched.completions_ns,
             window_ns: windows.map(|(window, _)| window),
             period_ns: windows.map(|(_, period)| period),
             hits: counted.map(|running| running.totals.hits + running.totals.poll_hits),
@@ -381,6 +392,7 @@ impl Running {
             told_lost: 0,
             last_t: 0,
             sweeps: 0,
+            fans: HashMap::new(),
             learned: Vec::new(),
             devices: HashSet::new(),
             users: BTreeSet::new(),
@@ -425,6 +437,26 @@ impl Running {
         new_device
     }
 
+    /// Emits how many QPs of each device are in use at once, where something was posted since the last time.
+    fn fan_out(&mut self, t: Nanos, emit: &mut Emit<'_>) {
+        for (device, fan) in self.maps.fans() {
+            let posted: u64 = fan.in_1ms.iter().chain(&fan.in_100ms).fold(fan.switches, |sum, n| sum.wrapping_add(*n));
+            if self.fans.insert(device, posted) == Some(posted) {
+                continue;
+            }
+            let Some(name) = self.maps.name(device) else { continue };
+            let histogram = |counts: &[u64]| Histogram(counts.to_vec());
+            let body = FanOut {
+                device: String::from_utf8_lossy(name.bytes()),
+                switches: fan.switches,
+                in_1ms: histogram(&fan.in_1ms),
+                in_100ms: histogram(&fan.in_100ms),
+                reuse: histogram(&fan.reuse),
+            };
+            emit(&Observation { t, body: Body::FanOut(body) });
+        }
+    }
+
     /// Tells the programs which groups are watched from now on.
     fn tell(&self, on: &[bool; 2]) {
         let [posts, completions] = *on;
@@ -437,6 +469,7 @@ impl Running {
         self.last_t = self.last_t.max(now);
         let t = self.last_t;
         self.qps.sweep(&mut self.maps, t, emit);
+        self.fan_out(t, emit);
         self.sweeps += 1;
         if self.sweeps.is_multiple_of(REAP_SWEEPS)
             && (!destroy_seen || self.sweeps.is_multiple_of(REAP_SWEEPS * 6))
@@ -535,8 +568,10 @@ impl Source for Probes {
             self.catch_up(now, emit);
         }
         let destroy_seen = self.attached.has(DESTROY);
+        let watched = self.watched(now);
         let mut new_device = false;
         if let Some(running) = &mut self.running {
+            running.qps.watched = watched;
             new_device = running.drain(emit);
             if now >= self.due {
                 running.sweep(now, destroy_seen, emit);
@@ -555,7 +590,7 @@ impl Source for Probes {
             self.due = now + PERIOD_NS;
             // Every sweep ends with this line, also when nothing moved: it tells an idle QP from one nobody looks at.
             let t = self.running.as_ref().map_or(now, |running| running.last_t);
-            emit(&Observation { t, body: Body::Probes(self.body()) });
+            emit(&Observation { t, body: Body::Probes(self.body(&watched)) });
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use collector_ebpf::outcome::{LATENCIES, STATUSES};
+use collector_ebpf::pairing::MIXED;
 use collector_ebpf::slot::{OPCODES, SIZES};
 
 use super::names;
@@ -36,6 +37,9 @@ pub(super) struct Sum {
     last_post: u64,
     completions: u64,
     errors: u64,
+    sent: u64,
+    /// Some completions could not be told from receives.
+    mixed: bool,
     recv_wrs: u64,
     opcodes: [u64; OPCODES],
     statuses: [u64; STATUSES],
@@ -65,6 +69,8 @@ impl Sum {
             self.last_post = self.last_post.max(read(&slot.last_post));
             self.completions += read(&slot.completions);
             self.errors += read(&slot.errors);
+            self.sent += read(&slot.sent);
+            self.mixed |= read(&slot.pairing) & MIXED != 0;
             self.recv_wrs += read(&slot.recv_wrs);
             if let Some(wide) = store.wide(index) {
                 self.sizes.resize(SIZES, 0);
@@ -115,8 +121,9 @@ impl Sum {
             stats.size_log2 = Some(Histogram(std::mem::take(&mut self.sizes)));
             stats.opcodes = named(&self.opcodes, &names::OPCODE);
         }
-        if watched.completions {
+        if watched.completions && self.completions != 0 {
             stats.completions = Some(self.completions);
+            stats.sent = (!self.mixed).then_some(self.sent);
             stats.completions_sampled_ns = watched.completions_ns;
             self.lend_outcome(&mut stats);
         }

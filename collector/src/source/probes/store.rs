@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use aya::Ebpf;
 use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues, Queue};
 use aya::util::nr_cpus;
-use collector_ebpf::fan::Fan;
+use collector_ebpf::fan::FanCounts;
 use collector_ebpf::outcome::Outcome;
 use collector_ebpf::pairing::Watch;
 use collector_ebpf::slot::{ContextKey, MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide, state};
@@ -81,9 +81,6 @@ pub(super) fn clear(slot: &Slot, wide: Option<&Wide>, outcome: Option<&Outcome>)
     slot.state.store(state::FREE, Relaxed);
 }
 
-/// A [`Fan`] is made of these.
-pub(super) const FAN_WORDS: usize = size_of::<Fan>() / 8;
-
 /// How many elements the arrays have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
@@ -106,7 +103,7 @@ pub(super) struct Maps {
     slot_of: HashMap<MapData, SlotKey, u32>,
     by_qpn: HashMap<MapData, QpKey, u32>,
     by_context: HashMap<MapData, ContextKey, u32>,
-    fans: HashMap<MapData, u64, [u64; FAN_WORDS]>,
+    fans: HashMap<MapData, u64, FanCounts>,
     names: HashMap<MapData, u64, Name>,
     last_slot: HashMap<MapData, u32, u64>,
     freed: Queue<MapData, u32>,
@@ -208,7 +205,7 @@ impl Maps {
     }
 
     /// How many QPs are in use at once, by device.
-    pub(super) fn fans(&self) -> impl Iterator<Item = (u64, [u64; FAN_WORDS])> + '_ {
+    pub(super) fn fans(&self) -> impl Iterator<Item = (u64, FanCounts)> + '_ {
         self.fans.iter().flatten()
     }
 
