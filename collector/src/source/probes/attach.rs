@@ -248,7 +248,6 @@ impl Attached {
     }
 
     /// A probe of the group is attached.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for what switches groups off and on again"))]
     pub(super) fn has_group(&self, group: Group) -> bool {
         self.uprobes.has_group(group)
     }
@@ -259,7 +258,6 @@ impl Attached {
     }
 
     /// Attaches a group again, everywhere.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for what switches groups off and on again"))]
     pub(super) fn attach_group(&mut self, group: Group) {
         if let Some(ebpf) = &mut self.ebpf {
             self.uprobes.attach_group(ebpf, group);
