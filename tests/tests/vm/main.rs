@@ -3,6 +3,7 @@
 mod doctor;
 mod failover;
 mod marks;
+mod places;
 mod recordings;
 mod service;
 mod sources;

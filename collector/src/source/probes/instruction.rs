@@ -203,6 +203,7 @@ fn vex(start: u8, prefixes: &Prefixes, bytes: &mut Bytes<'_>) -> Option<(Flow, W
     Some((Flow::Next, Anything))
 }
 
+#[allow(clippy::match_same_arms, reason = "in the order of the opcode map, each with what it is")]
 fn one_byte(opcode: u8, prefixes: &Prefixes, bytes: &mut Bytes<'_>) -> Option<(Flow, Writes)> {
     let byte = opcode & 1 == 0;
     let low = opcode & 7;
@@ -310,6 +311,7 @@ fn one_byte(opcode: u8, prefixes: &Prefixes, bytes: &mut Bytes<'_>) -> Option<(F
     }
 }
 
+#[allow(clippy::match_same_arms, reason = "in the order of the opcode map, each with what it is")]
 fn two_bytes(opcode: u8, prefixes: &Prefixes, bytes: &mut Bytes<'_>) -> Option<(Flow, Writes)> {
     let next = |writes| Some((Flow::Next, writes));
     match opcode {

@@ -44,6 +44,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
+use std::time::Duration;
 
 use aya::maps::{MapData, RingBuf};
 use collector_ebpf::event::{CONTEXT_OPERATIONS, CQ_EX_OPERATIONS, Learned, QP_EX_OPERATIONS, has, kind};
@@ -72,6 +73,9 @@ const PERIOD_NS: Nanos = 1_000_000_000;
 
 /// Sweeps between two looks for processes that are gone.
 const REAP_SWEEPS: u64 = 10;
+
+/// How long the start waits for the look at all processes.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// Events that are read before they are told of.
 const BATCH: usize = 4096;
@@ -148,12 +152,15 @@ struct Running {
 impl Probes {
     /// Loads and attaches what can be. Never fails: what does not work is in [`Source::probes`] and
     /// [`Source::availability`]. Blocks until the child process has told the providers' operations, [`verbs::TIMEOUT`]
-    /// at most.
+    /// at most, and all processes were looked at, [`FIRST_LOOK`] at most; what takes longer comes with a later poll.
     #[must_use]
     pub fn start(options: &ProbeOptions) -> Self {
         let mut probes = Self::load(options);
         if probes.data_path && probes.running.is_some() {
             probes.attach(verbs::operations(verbs::TIMEOUT));
+            probes.discover();
+            probes.discovery.wait(FIRST_LOOK);
+            probes.discover();
         }
         probes
     }

@@ -49,26 +49,36 @@ pub(super) fn search(memory: &dyn Memory, mappings: &[Mapping<'_>]) -> Found {
     // The heap is where contexts are allocated; buffers, which come in large pieces, are last.
     own.sort_by_key(|mapping| (mapping.name != "[heap]", mapping.end - mapping.start));
     let mut found = Found::default();
-    let mut contexts = BTreeSet::new();
-    found.whole = each(memory, &own, &mut |at, words| {
-        if let Some(addresses) = context(words, &code) {
-            contexts.insert(at);
-            found.addresses.extend(addresses);
+    let mut contexts = Vec::new();
+    found.whole = each(memory, &own, &mut |at, words, starts| {
+        for start in 0..starts {
+            // The rarest first: nearly every word is passed over by it.
+            if words.get(start + ABI_COMPAT) == Some(&u64::MAX)
+                && let Some(addresses) = context(&words[start..], &code)
+            {
+                contexts.push(at + start as u64 * 8);
+                found.addresses.extend(addresses);
+            }
         }
     });
-    if !contexts.is_empty() {
-        each(memory, &own, &mut |_, words| {
-            if contexts.contains(&words[0]) {
-                found.addresses.extend(own_functions(words, &code));
+    if let (Some(&first), Some(&last)) = (contexts.iter().min(), contexts.iter().max()) {
+        each(memory, &own, &mut |_, words, starts| {
+            for (start, word) in words[..starts].iter().enumerate() {
+                if (first..=last).contains(word) && contexts.contains(word) {
+                    found.addresses.extend(own_functions(&words[start..], &code));
+                }
             }
         });
     }
     found
 }
 
-/// Hands over what starts at each address of the mappings, in words, until [`MOST_BYTES`] are read. Returns whether that
-/// was everything.
-fn each(memory: &dyn Memory, mappings: &[&Mapping<'_>], take: &mut dyn FnMut(u64, &[u64])) -> bool {
+/// The word of a context that is all ones.
+const ABI_COMPAT: usize = 320 / 8;
+
+/// Hands over the mappings in parts: where a part lies, its words, and at how many of them a structure may start, until
+/// [`MOST_BYTES`] are read. Returns whether that was everything.
+fn each(memory: &dyn Memory, mappings: &[&Mapping<'_>], take: &mut dyn FnMut(u64, &[u64], usize)) -> bool {
     let mut left = MOST_BYTES;
     let mut whole = true;
     let mut bytes = vec![0; usize::try_from(CHUNK + LONGEST).unwrap_or(0)];
@@ -90,9 +100,7 @@ fn each(memory: &dyn Memory, mappings: &[&Mapping<'_>], take: &mut dyn FnMut(u64
             words.extend(part.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))));
             // What starts in the overlap is seen whole with the next part.
             let starts = if len > CHUNK { usize::try_from(CHUNK / 8).unwrap_or(0) } else { words.len() };
-            for start in 0..starts {
-                take(at + start as u64 * 8, &words[start..]);
-            }
+            take(at, &words, starts);
             at += CHUNK.min(len);
         }
     }
@@ -131,7 +139,6 @@ fn one_file(words: &[u64], code: &[&Mapping<'_>], operations: [Operation; 3]) ->
 fn context(words: &[u64], code: &[&Mapping<'_>]) -> Option<Vec<(Operation, u64)>> {
     const DEVICE: usize = 0;
     const CMD_FD: usize = 264 / 8;
-    const ABI_COMPAT: usize = 320 / 8;
     const MOST_FD: u64 = 1 << 20;
     if *words.get(ABI_COMPAT)? != u64::MAX || words[CMD_FD] & 0xffff_ffff > MOST_FD || words[DEVICE] == 0 {
         return None;

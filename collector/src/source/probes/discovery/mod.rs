@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use self::process::{Process, Thoroughness};
 use crate::source::Missing;
@@ -50,7 +51,7 @@ pub(super) struct News {
 struct Looked {
     processes: Vec<Process>,
     /// Processes that may not be looked at.
-    refused: u64,
+    refused: Vec<u32>,
 }
 
 /// The processes that use verbs, and what they map.
@@ -66,7 +67,8 @@ pub(super) struct Discovery {
     done: Option<Arc<OwnedFd>>,
     /// Files that are the host's own: new processes may map them at any time.
     host: HashSet<FileId>,
-    refused: u64,
+    /// Processes that use verbs and may not be looked at.
+    refused: BTreeSet<u32>,
     forgotten: u64,
 }
 
@@ -81,7 +83,7 @@ impl Discovery {
             job: None,
             done: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new),
             host: HashSet::new(),
-            refused: 0,
+            refused: BTreeSet::new(),
             forgotten: 0,
         }
     }
@@ -103,7 +105,7 @@ impl Discovery {
 
     /// A process uses verbs.
     pub(super) fn saw(&mut self, tgid: u32) {
-        if !self.known.get(&tgid).is_some_and(|process| process.has_device) {
+        if !self.refused.contains(&tgid) && !self.known.get(&tgid).is_some_and(|process| process.has_device) {
             self.asked.insert(tgid);
         }
     }
@@ -130,6 +132,13 @@ impl Discovery {
         self.job = thread::Builder::new().name("discovery".to_owned()).spawn(look).is_ok().then_some(receiver);
     }
 
+    /// Waits until there are news, when something is looked at.
+    pub(super) fn wait(&self, timeout: Duration) {
+        let (Some(_), Some(done)) = (&self.job, &self.done) else { return };
+        let Ok(timeout) = Timespec::try_from(timeout) else { return };
+        let _ = poll(&mut [PollFd::new(done, PollFlags::IN)], Some(&timeout));
+    }
+
     /// What was found since the last call.
     pub(super) fn news(&mut self) -> Option<News> {
         let looked = match self.job.as_ref()?.try_recv() {
@@ -141,7 +150,7 @@ impl Discovery {
         if let Some(done) = &self.done {
             let _ = rustix::io::read(&**done, &mut [0; 8]);
         }
-        self.refused += looked.refused;
+        self.refused.extend(looked.refused);
         let mut news = News::default();
         for mut process in looked.processes {
             news.places.append(&mut process.places);
@@ -193,6 +202,7 @@ impl Discovery {
             let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok();
             stat.as_deref().and_then(process::stat).is_some_and(|(start, _)| start == process.start)
         });
+        self.refused.retain(|pid| proc.join(pid.to_string()).exists());
         let after: BTreeSet<FileId> = self.files().collect();
         before.difference(&after).copied().collect()
     }
@@ -222,7 +232,7 @@ impl Discovery {
             .collect();
         let counted = [
             (
-                self.refused,
+                self.refused.len() as u64,
                 "processes may not be looked at, so a provider build of their own is not found",
                 Some("give it CAP_SYS_PTRACE"),
             ),
@@ -256,7 +266,9 @@ fn look_at(proc: &Path, pids: &[u32], how: &Thoroughness<'_>) -> Looked {
     for pid in pids {
         match process::look(proc, *pid, how) {
             Ok(process) => looked.processes.extend(process),
-            Err(_) => looked.refused += 1,
+            // Of one that was not seen to use verbs, nothing is said: it may be any process of the node.
+            Err(_) if how.deep => {}
+            Err(_) => looked.refused.push(*pid),
         }
     }
     looked

@@ -95,11 +95,10 @@ impl Process {
         self.places = places(dir, mappings, found.addresses);
         if !knows_one && !self.places.iter().any(|(operation, _)| *operation == Operation::PostSend) {
             let limit = memory::MOST_BYTES >> 20;
-            self.missing = Some(match found.whole {
-                true => STARTED_BEFORE.into(),
-                false => {
-                    format!("{STARTED_BEFORE}, and no context in the {limit} MiB of its memory that were read").into()
-                }
+            self.missing = Some(if found.whole {
+                STARTED_BEFORE.into()
+            } else {
+                format!("{STARTED_BEFORE}, and no context in the {limit} MiB of its memory that were read").into()
             });
         }
     }
@@ -126,7 +125,7 @@ pub(super) fn places(
 }
 
 /// Where the file of a mapping is found from here. `map_files` leads to the very file that is mapped, also when it was
-/// replaced, and takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (proc(5)); without it, its name in the process's own
+/// replaced, and takes `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5)); without it, its name in the process's own
 /// mount namespace has to do.
 fn reachable(dir: &Path, mapping: &Mapping<'_>) -> PathBuf {
     let mapped = dir.join(format!("map_files/{:x}-{:x}", mapping.start, mapping.end));

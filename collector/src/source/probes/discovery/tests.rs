@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::*;
 
@@ -73,19 +73,8 @@ impl Running {
 }
 
 fn news(discovery: &mut Discovery) -> News {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(news) = discovery.news() {
-            return news;
-        }
-        let wake = discovery.wake_fd().expect("an eventfd").try_clone_to_owned().expect("a copy");
-        let left = deadline.saturating_duration_since(Instant::now());
-        assert!(!left.is_zero(), "the thread does not answer");
-        let timeout =
-            rustix::event::Timespec { tv_sec: i64::try_from(left.as_secs()).expect("a minute") + 1, tv_nsec: 0 };
-        let mut fds = [rustix::event::PollFd::new(&wake, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut fds, Some(&timeout)).expect("poll");
-    }
+    discovery.wait(Duration::from_secs(60));
+    discovery.news().expect("the thread answers")
 }
 
 #[test]
@@ -148,12 +137,16 @@ fn a_process_without_a_context_is_named_with_its_reason() {
 }
 
 #[test]
-fn a_process_that_may_not_be_looked_at_is_counted() {
+fn a_process_that_uses_verbs_and_may_not_be_looked_at_is_counted() {
     let proc = tempfile::tempdir().expect("a temporary directory");
     // A directory in place of a file cannot be read, whoever asks.
     fs::create_dir_all(proc.path().join("7/maps")).expect("a directory");
     let mut discovery = Discovery::new(proc.path());
     discovery.look_at_all();
+    discovery.work(&|_| false);
+    news(&mut discovery);
+    assert!(discovery.missing().is_empty(), "nothing says that it uses verbs");
+    discovery.saw(7);
     discovery.work(&|_| false);
     news(&mut discovery);
     assert!(discovery.missing()[0].reason.starts_with("1 processes may not be looked at"), "{:?}", discovery.missing());
