@@ -28,12 +28,15 @@ fn delay(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1} s"))
 }
 
+/// Columns of the terminal's table.
+const WIDTHS: [usize; 7] = [6, 7, 9, 9, 7, 9, 9];
+
 /// The figures of a rule in the order in which every table has them: what was there, recall, precision and delay seeing QPs,
 /// and the latter three from counters only.
-fn figures([qps, counters]: &[Tally; 2]) -> [String; 7] {
+fn figures([qps, counters]: &[Tally; 2]) -> Vec<String> {
     let three = |tally: &Tally| [share(tally.recall()), share(tally.precision()), delay(tally.median_delay_s())];
-    let ([a, b, c], [d, e, f]) = (three(qps), three(counters));
-    [qps.there.to_string(), a, b, c, d, e, f]
+    let [seeing, alone] = [qps, counters].map(three);
+    std::iter::once(qps.there.to_string()).chain(seeing).chain(alone).collect()
 }
 
 /// A table for a terminal.
@@ -44,8 +47,12 @@ pub fn table(accuracy: &Accuracy) -> String {
         "rule", "model", "there", "recall", "precision", "delay", "recall", "precision", "delay"
     );
     for ((rule, model), tallies) in by_rule(accuracy) {
-        let [there, a, b, c, d, e, f] = figures(&tallies);
-        let _ = writeln!(out, "{rule:<24} {model:<8} {there:>6} {a:>7} {b:>9} {c:>9} | {d:>7} {e:>9} {f:>9}");
+        let _ = write!(out, "{rule:<24} {model:<8}");
+        for (at, figure) in figures(&tallies).iter().enumerate() {
+            let (bar, width) = ([" ", " | "][usize::from(at == 4)], WIDTHS[at]);
+            let _ = write!(out, "{bar}{figure:>width$}");
+        }
+        out.push('\n');
     }
     let [qps, counters] = accuracy.calm.per_day();
     let _ = writeln!(

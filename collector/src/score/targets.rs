@@ -149,8 +149,10 @@ mod tests {
     /// Twenty troubles, of which so many are found, and so many at grade probable.
     fn judged(found: u64, sure: u64) -> Judged {
         let mut tally = Tally { there: 20, found, found_sure: sure, ..Tally::default() };
-        (0..sure).for_each(|_| tally.tell(true, Severity::Warning, Grade::Probable));
-        (sure..found).for_each(|_| tally.tell(true, Severity::Warning, Grade::Suspected));
+        for at in 0..found {
+            let grade = if at < sure { Grade::Probable } else { Grade::Suspected };
+            tally.tell(true, Severity::Warning, grade);
+        }
         Judged::of(("ecn.missed", "packets"), &[tally, Tally::default()])
     }
 
