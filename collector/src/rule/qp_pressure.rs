@@ -134,6 +134,10 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let level = quiet_level(port, posted.qps);
     let slower = posted.small_latency_ns.zip(level).map(|(now, (before, _))| now / before).filter(|_| !busy_link);
     let risen = slower.is_some_and(|times| times > settings.slower);
+    // Between the two a finding stays as it is, however a latency near the threshold swings about it.
+    if raised && !risen && slower.is_some_and(|times| times > 1.0 + (settings.slower - 1.0) / 2.0) {
+        return Some(Verdict::Keep(key));
+    }
     // Without a latency only a number that is large for any adapter's cache is worth a word.
     if !risen && (slower.is_some() || posted.qps < settings.many || switches.is_none()) {
         return None;

@@ -8,6 +8,7 @@
 //! - [`calm`]: hours in which nothing is wrong
 //! - [`tally`]: the counts
 //! - [`report`]: the page
+//! - [`targets`]: against what each rule is judged, and whether it is met
 //! - [`why`]: why a target is not met
 //! - [`floor`]: what a change must not fall below
 
@@ -17,6 +18,7 @@ mod event;
 mod floor;
 mod report;
 mod tally;
+mod targets;
 mod watch;
 mod why;
 mod window;

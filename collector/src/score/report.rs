@@ -4,14 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::tally::{Case, Tally};
-use super::{Accuracy, Plan};
+use super::{Accuracy, Plan, targets};
 use crate::finding::Grade;
-
-/// Targets: precision and recall at grade probable (or confirmed), precision from counters only, false warnings a
-/// node-day.
-const PROBABLE: (f64, f64) = (0.95, 0.90);
-const COUNTERS: f64 = 0.90;
-const PER_DAY: f64 = 1.0;
 
 /// By rule and model over all traces: seeing QPs, and from counters only.
 pub(super) fn by_rule(accuracy: &Accuracy) -> BTreeMap<(&'static str, &'static str), [Tally; 2]> {
@@ -26,12 +20,23 @@ pub(super) fn by_rule(accuracy: &Accuracy) -> BTreeMap<(&'static str, &'static s
     rules
 }
 
-fn share(value: Option<f64>) -> String {
+pub(super) fn share(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"))
 }
 
 fn delay(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1} s"))
+}
+
+/// Columns of the terminal's table.
+const WIDTHS: [usize; 7] = [6, 7, 9, 9, 7, 9, 9];
+
+/// The figures of a rule in the order in which every table has them: what was there, recall, precision and delay seeing QPs,
+/// and the latter three from counters only.
+fn figures([qps, counters]: &[Tally; 2]) -> Vec<String> {
+    let three = |tally: &Tally| [share(tally.recall()), share(tally.precision()), delay(tally.median_delay_s())];
+    let [seeing, alone] = [qps, counters].map(three);
+    std::iter::once(qps.there.to_string()).chain(seeing).chain(alone).collect()
 }
 
 /// A table for a terminal.
@@ -41,18 +46,13 @@ pub fn table(accuracy: &Accuracy) -> String {
         "{:<24} {:<8} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}\n",
         "rule", "model", "there", "recall", "precision", "delay", "recall", "precision", "delay"
     );
-    for ((rule, model), [qps, counters]) in by_rule(accuracy) {
-        let _ = writeln!(
-            out,
-            "{rule:<24} {model:<8} {:>6} {:>7} {:>9} {:>9} | {:>7} {:>9} {:>9}",
-            qps.there,
-            share(qps.recall()),
-            share(qps.precision()),
-            delay(qps.median_delay_s()),
-            share(counters.recall()),
-            share(counters.precision()),
-            delay(counters.median_delay_s()),
-        );
+    for ((rule, model), tallies) in by_rule(accuracy) {
+        let _ = write!(out, "{rule:<24} {model:<8}");
+        for (at, figure) in figures(&tallies).iter().enumerate() {
+            let (bar, width) = ([" ", " | "][usize::from(at == 4)], WIDTHS[at]);
+            let _ = write!(out, "{bar}{figure:>width$}");
+        }
+        out.push('\n');
     }
     let [qps, counters] = accuracy.calm.per_day();
     let _ = writeln!(
@@ -99,7 +99,7 @@ pub fn page(accuracy: &Accuracy, plan: &Plan, command: &str) -> String {
         plan.hours
     );
     definitions(&mut out);
-    targets(&mut out, accuracy);
+    targets::write(&mut out, accuracy);
     rules(&mut out, accuracy);
     grades(&mut out, accuracy);
     cases(&mut out, accuracy);
@@ -134,77 +134,7 @@ fn definitions(out: &mut String) {
     );
 }
 
-/// What a rule has not reached.
-fn shortfalls([qps, counters]: &[Tally; 2], none_there: bool) -> Vec<String> {
-    let mut short = Vec::new();
-    let mut least = |what: &str, figure: Option<f64>, target: f64| {
-        if let Some(figure) = figure.filter(|figure| *figure < target) {
-            short.push(format!("{what} {figure:.3} < {target:.2}"));
-        }
-    };
-    // A rule that never says more than suspected is measured by what it says.
-    if qps.found_sure > 0 {
-        least("precision of probable", qps.precision_sure(), PROBABLE.0);
-        least("recall at probable", qps.recall_sure(), PROBABLE.1);
-    } else {
-        least("precision (suspected at most)", qps.precision(), PROBABLE.0);
-        least("recall (suspected at most)", qps.recall(), PROBABLE.1);
-    }
-    least("precision from counters only", counters.precision(), COUNTERS);
-    if none_there && qps.wrong + counters.wrong > 0 {
-        short.push("spoke where it had no business".to_owned());
-    }
-    short
-}
-
-fn targets(out: &mut String, accuracy: &Accuracy) {
-    let _ = writeln!(
-        out,
-        "## Targets\n\nPrecision ≥ {:.2} and recall ≥ {:.2} seeing QPs, precision ≥ {COUNTERS:.2} from counters only, at most \
-         {PER_DAY:.0} false warning a node-day,\nsomething told before a port falls.\n",
-        PROBABLE.0, PROBABLE.1
-    );
-    let mut met = Vec::new();
-    let rules = by_rule(accuracy);
-    for ((rule, model), tallies) in &rules {
-        let none_there = tallies.iter().all(|tally| tally.there == 0);
-        let short = shortfalls(tallies, none_there);
-        if !short.is_empty() {
-            let why = super::why::why(rule).map_or_else(String::new, |why| format!(" {why}"));
-            let _ = writeln!(out, "- **Not met**: `{rule}` ({model}): {}.{why}", short.join(", "));
-        } else if !none_there {
-            met.push(format!("`{rule}` ({model})"));
-        }
-    }
-    let _ = writeln!(out, "- Met: {}.", join(&met));
-    let notes: Vec<String> = rules
-        .iter()
-        .filter(|(_, [qps, _])| qps.notes > 0)
-        .map(|((rule, model), [qps, _])| format!("`{rule}` ({model}) {}", qps.notes))
-        .collect();
-    let _ = writeln!(out, "- Notes (severity info) where no script has anything of the kind: {}.", join(&notes));
-    let unmeasured: Vec<String> = crate::rule::all()
-        .iter()
-        .filter(|rule| rules.iter().all(|((id, _), [qps, _])| *id != rule.id() || qps.there == 0))
-        .map(|rule| format!("`{}`", rule.id()))
-        .collect();
-    let _ = writeln!(out, "- Not measured, since no simulated trace has such a trouble: {}.", join(&unmeasured));
-    let [qps, counters] = accuracy.calm.per_day();
-    let word = if qps.max(counters) <= PER_DAY { "Met" } else { "**Not met**" };
-    let _ = writeln!(
-        out,
-        "- {word}: {qps:.2} false warnings a node-day seeing QPs, {counters:.2} from counters only, over {:.0} h.",
-        accuracy.calm.hours
-    );
-    let (falls, warned) = accuracy.cases.iter().fold((0, 0), |(f, w), case| (f + case.falls, w + case.warned));
-    if falls > 0 {
-        let word = if warned == falls { "Met" } else { "**Not met**" };
-        let _ = writeln!(out, "- {word}: of {falls} ports that fell, {warned} had a right finding before.");
-    }
-    out.push('\n');
-}
-
-fn join(list: &[String]) -> String {
+pub(super) fn join(list: &[String]) -> String {
     if list.is_empty() { "none".to_owned() } else { list.join(", ") }
 }
 
@@ -214,18 +144,8 @@ fn rules(out: &mut String, accuracy: &Accuracy) {
          | rule | model | there | recall | precision | delay | counters only: recall | precision | delay |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
-    for ((rule, model), [qps, counters]) in by_rule(accuracy) {
-        let _ = writeln!(
-            out,
-            "| `{rule}` | {model} | {} | {} | {} | {} | {} | {} | {} |",
-            qps.there,
-            share(qps.recall()),
-            share(qps.precision()),
-            delay(qps.median_delay_s()),
-            share(counters.recall()),
-            share(counters.precision()),
-            delay(counters.median_delay_s()),
-        );
+    for ((rule, model), tallies) in by_rule(accuracy) {
+        let _ = writeln!(out, "| `{rule}` | {model} | {} |", figures(&tallies).join(" | "));
     }
     out.push('\n');
 }

@@ -3,6 +3,7 @@
 use super::control::{Control, rp_enabled};
 use super::packets::Packets;
 use super::span::{Span, Sums};
+use super::weigh::floor;
 use super::words::{confounders, definition, hand_check, joined, percent, share, us};
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
@@ -12,6 +13,9 @@ use crate::timeline::counter_table::Meaning;
 
 /// Windows a quiet latency must rest on before it is compared with.
 const BASE_WINDOWS: usize = 5;
+/// Small operations that are enough to tell of a queue, and the share of them that must have met it where it cannot be told
+/// from pause.
+const LATE: (u64, f64) = (100, 0.01);
 /// A stop of others for more than this share of the own pause makes this host the slow receiver.
 const OWN_PART: f64 = 0.2;
 /// Not-ECT data packets in all that a finding needs.
@@ -160,6 +164,13 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let standing = slow.as_ref().is_some_and(|(_, now, base)| {
         now.quantile_ns(0.5).is_some_and(|l50| l50 > settings.latency_factor * base.median_ns)
     });
+    let late = late_share(port, &span);
+    let wanted = found.pause.filter(|_| found.by_pause).unwrap_or(0.0).max(LATE.1);
+    if let Some(late) = late {
+        evidence.push(Evidence::new("small operations later than twice the least", window, late, wanted, "share"));
+        summary.push_str(&format!("; {} of the small operations take more than twice the least", share(late)));
+    }
+    let standing = standing || late.is_some_and(|late| late >= wanted);
     let control = Control::of(port);
     let mut notes = confounders(view, port, &span);
     notes.push("adaptive routing puts packets out of sequence without a loss".to_owned());
@@ -181,6 +192,16 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         since: span.from,
         revision: 0,
     })))
+}
+
+/// Share of the small operations that took more than twice the least. A queue that stops senders holds more than a round
+/// trip, so of the operations behind it at least as large a share is late as the time the port was stopped for; where the
+/// pause was for another class, or for a queue these QPs do not pass, none is. Where a queue never empties the least is not
+/// known, and none is late.
+fn late_share(port: &PortRecord, span: &Span<'_>) -> Option<f64> {
+    let small = port.latencies.sum(SizeClass::Small, span.from).filter(|small| small.n >= LATE.0)?;
+    let bucket = floor(port, &small)?;
+    Some(small.at_least(bucket + 2) as f64 / small.n as f64)
 }
 
 /// Latency now and in quiet times, small operations before large ones.

@@ -98,15 +98,21 @@ fn judge(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     }
     let confirmed = matches!(delays, Delays::NoQueue(_));
     let blind = [!pause_known(&case), signs.per_qp && !signs.small];
+    let more = signs.per_qp || confirmed;
     let wanted = settings.weight + blind.iter().filter(|blind| **blind).count() as f64 * BLIND;
+    let wanted = if more { wanted } else { wanted.max(settings.counters_weight) };
     // Counters alone: a long queue met by RED's first, unlikely marks gives isolated marks too, but few of them.
     // With more than counters each part may have fewer than all of it must: few marks come in unequal parts.
-    let least = if signs.per_qp || confirmed { settings.mark_rate * PART } else { settings.counters_mark_rate };
+    let least = if more { settings.mark_rate * PART } else { settings.counters_mark_rate };
     let least = if raised { least * 0.5 } else { least };
     let steady =
         case.span.parts(settings.windows as usize).iter().all(|part| {
             part.mark_rate().is_some_and(|m| m > least) && part.u_rx.is_some_and(|u| u < settings.utilisation)
         });
+    // Many marks are no isolated ones: of many flows each packet is far enough from the last for a CNP of its own.
+    if !more && case.m > settings.counters_mark_rate_most {
+        return None;
+    }
     let holds = steady && case.sums.marks? >= MIN_MARKS && (confirmed || signs.sum() >= wanted);
     if !holds {
         let stays = raised && (confirmed || signs.sum() >= wanted - SLACK);
@@ -174,7 +180,9 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
     evidence.push(Evidence::new("readings with a mark", window, case.span.persistence(), None, "share"));
     evidence.push(Evidence::new("swing of the received share", window, case.span.swing(), None, "share"));
     evidence.extend(signs.rows(case.span.seconds()));
-    evidence.push(Evidence::new("sum of the weights", window, signs.sum(), settings.weight, "weight"));
+    let alone = grade == Grade::Suspected && !signs.per_qp;
+    let least = if alone { settings.weight.max(settings.counters_weight) } else { settings.weight };
+    evidence.push(Evidence::new("sum of the weights", window, signs.sum(), least, "weight"));
     let mut parts = vec![format!(
         "{} of the packets received are marked at {} of the rate ({} where the marks fell){}",
         share(case.m),

@@ -11,10 +11,14 @@
 //! - **Small operations later than the floor.** They pass the same queue. Marks of a queue above K* come while the link
 //!   is full, so the share of time in which that queue stands is at least m·u, and so is the share of small operations
 //!   it delays. Where far fewer are late, the marks had no such queue.
+//! - **Long queues among the queues.** RED at a low probability marks few of the packets of any queue, so the marks say
+//!   little of how long one stood; the small operations do. Where one in a thousand of those that found a queue found one of
+//!   about a round trip, nearly all the marks fell on shorter ones.
 //! - **Other rails.** Rails at a like load whose small operations are as late have a queue like this one's; where they are
 //!   marked far less, the marks here do not come from the queue but from lower thresholds.
 //! - **Message size.** A queue above K* for L·RTT needs more than L bandwidth-delay products on their way at once. At a
-//!   low load messages much smaller than that rarely meet in such numbers.
+//!   low load messages much smaller than that rarely meet in such numbers. A message that takes several times as long as at
+//!   the full rate is sent piece by piece: only a part of it is on its way at once.
 
 use super::View;
 use super::span::{Span, Sums};
@@ -25,6 +29,12 @@ use crate::observation::Nanos;
 /// Share of small operations above the floor's bucket from which on the floor is at its upper edge: at less than half of
 /// the rate fewer than that find a queue.
 const AT_EDGE: f64 = 0.3;
+
+/// Operations that found a queue from which on those that found a long one are set against them, and of these the fewest:
+/// below, none at all is a sign of its own.
+const QUEUES: (u64, u64) = (100, 3);
+/// Times its ideal a message may take before it counts as sent piece by piece: what a histogram by powers of two can tell.
+const PIECEWISE: f64 = 1.5;
 
 /// Times the middle of the other rails' share of marks, and of late small operations: more of the one and no more of the
 /// other makes a rail stand out by its marks alone.
@@ -112,11 +122,21 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
         // floor is the next edge. Otherwise it may be anywhere in the bucket, and that edge at up to four times.
         let at_edge = late as f64 >= AT_EDGE * n;
         floor_ns = (bucket as f64 + if at_edge { 1.0 } else { 0.5 }).exp2();
-        let weights = if at_edge {
+        let mut weights = if at_edge {
             (0.0, of_twice(very_late, small.n, stood))
         } else {
             (of_late(late, small.n, stood), of_very_late(late, very_late, small.n, stood))
         };
+        let long = (late >= QUEUES.0 && very_late >= QUEUES.1).then(|| very_late as f64 / late as f64);
+        if let Some(long) = long {
+            weights.1 = 0.0;
+            signs.add(
+                "small operations later than twice the floor, of those later than it",
+                "share",
+                long,
+                of_long(long, at_edge),
+            );
+        }
         signs.add(
             "small operations later than the floor, for each the marks call for",
             "ratio",
@@ -142,7 +162,10 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
         let size = large.bytes as f64 / large.wrs as f64;
         let bdp = rate * floor_ns;
         if bdp > 0.0 {
-            signs.add("mean message size / (rate × round trip)", "ratio", size / bdp, of_size(size / bdp));
+            let ideal_ns = floor_ns + size / rate;
+            let slow = large.quantile_ns(0.5).map_or(1.0, |median| (median / ideal_ns / PIECEWISE).max(1.0));
+            let at_once = size / bdp / slow;
+            signs.add("message size on its way at once / (rate × round trip)", "ratio", at_once, of_size(at_once));
         }
         if small.is_none() && rate > 0.0 {
             // Without small operations the large ones tell a little: none of them was held up.
@@ -191,7 +214,7 @@ fn against_rails(view: &View<'_>, port: &PortRecord, m: f64, u: f64, bucket: usi
 
 /// The bucket of an operation that found no queue. At less than half of the rate the queue is empty most of the time,
 /// so the low percentile of the same windows is the floor, unless the hour knows a clearly lower one.
-fn floor(port: &PortRecord, small: &LatencyWindow) -> Option<usize> {
+pub(super) fn floor(port: &PortRecord, small: &LatencyWindow) -> Option<usize> {
     let now = small.bucket(0.1)?;
     let hour = port.latencies.baseline(SizeClass::Small);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an exponent between 0 and 64")]
@@ -272,6 +295,21 @@ fn of_very_late(late: u64, very_late: u64, n: u64, stood: f64) -> f64 {
         ratio if ratio < 0.01 => -0.5,
         ratio if ratio < 0.03 => -1.0,
         ratio if ratio < 0.1 => -1.8,
+        _ => -2.8,
+    }
+}
+
+/// Of the operations that found a queue this share found one of about a round trip. At the upper edge of its bucket the floor
+/// makes nearly every queue count, and twice the floor is a queue of a round trip exactly; otherwise both bounds lie up to
+/// twice as high.
+fn of_long(share: f64, at_edge: bool) -> f64 {
+    match (share, at_edge) {
+        (share, true) if share < 0.001 => 1.5,
+        (share, false) if share < 0.001 => 1.0,
+        (share, true) if share < 0.003 => 1.0,
+        (share, false) if share < 0.003 => 0.3,
+        (share, true) if share < 0.01 => -2.0,
+        (share, false) if share < 0.01 => -1.2,
         _ => -2.8,
     }
 }

@@ -24,10 +24,15 @@ table! {
         /// The same where counters alone speak: fewer isolated marks are also what a long queue gives at a low marking
         /// probability, 0 to 1.
         counters_mark_rate: f64 = 1e-3,
+        /// Above this share counters alone say nothing: so many marks are not isolated, and a CNP for each shows no more
+        /// than that many flows take turns, 0 to 1.
+        counters_mark_rate_most: f64 = 0.03,
         /// Share of the port's rate that must not be received, in the mean and where the marks fell, 0 to 1.
         utilisation: f64 = 0.5,
         /// What the signs must weigh together, natural logarithm of odds, 0 to 10.
         weight: f64 = 1.3,
+        /// The same where counters alone speak, 0 to 10: 2.0 is a CNP for nine in ten marks.
+        counters_weight: f64 = 2.0,
     }
 }
 

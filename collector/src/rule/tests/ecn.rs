@@ -296,6 +296,28 @@ fn small_operations_as_late_as_true_marks_make_them_speak_against_it() {
 }
 
 #[test]
+fn marks_of_queues_of_which_hardly_one_is_long_are_probable_and_where_some_are_they_are_not() {
+    // Half of the small operations find a queue; of these 4 and 400 a long one.
+    let late = |long| with_small(MARKED, &[(13, 20_000), (14, 20_000 - long), (15, long)]);
+    assert_eq!(told(&late(4)), ["ecn.premature probable"]);
+    assert_eq!(told(&late(400)), NONE);
+}
+
+#[test]
+fn many_marks_with_a_cnp_for_each_are_no_isolated_ones_to_counters() {
+    let packets = MARKED.ce;
+    assert_eq!(one(Second { ce: packets * 100, cnp: [packets * 100, 0, 0], ..MARKED }), NONE);
+}
+
+#[test]
+fn small_operations_as_late_as_the_pause_is_long_make_missed_congestion_probable() {
+    let paused = Second { u: 0.7, pause: [90_000, 0], wait: 9_000_000, ..CALM };
+    let grade = |late| told(&with_small(paused, &[(13, 10_000 - late), (15, late)]))[0].clone();
+    assert_eq!(grade(2_000), "ecn.missed probable");
+    assert_eq!(grade(200), "ecn.missed suspected", "9 % of the time stopped, 2 % late: another class's pause");
+}
+
+#[test]
 fn pause_without_marks_is_missed_congestion_and_without_a_single_mark_ever_perhaps_not_ect() {
     let paused = Second { u: 0.7, pause: [90_000, 0], wait: 9_000_000, ..CALM };
     let mut node = Node::new(&["a"]);
