@@ -70,7 +70,10 @@ impl Live {
         Self {
             feed: Feed::new(engine.snapshot(), status.clone()),
             engine,
-            sources: sources.into_iter().map(|source| Slot { source, said: None, polled: true, broken: None }).collect(),
+            sources: sources
+                .into_iter()
+                .map(|source| Slot { source, said: None, polled: true, broken: None })
+                .collect(),
             sinks: Vec::new(),
             status,
             recording: None,

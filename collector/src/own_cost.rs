@@ -18,7 +18,12 @@ pub(crate) struct Own {
 
 impl Own {
     pub(crate) fn new() -> Self {
-        Self { cpu_ns: clock::process_cpu_ns(), at: clock::monotonic_ns(), cost: OwnCost::default(), statm: File::open("/proc/self/statm").ok() }
+        Self {
+            cpu_ns: clock::process_cpu_ns(),
+            at: clock::monotonic_ns(),
+            cost: OwnCost::default(),
+            statm: File::open("/proc/self/statm").ok(),
+        }
     }
 
     /// Of the last second or more.

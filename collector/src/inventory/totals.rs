@@ -1,6 +1,7 @@
 //! What has been counted since the beginning, for exports: totals of meanings whose start moves at a reset, and sums of what
 //! the world otherwise keeps by window only.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,18 +39,18 @@ impl Bases {
 
     /// The base of the counters as they are now. `None` when there was another one and the counters are not the same any
     /// more: the next window's end makes a new one.
-    fn now(&self, meaning: Meaning, places: &[Place], totals: &[Total]) -> Option<Base> {
+    fn now(&self, meaning: Meaning, places: &[Place], totals: &[Total]) -> Option<Cow<'_, Base>> {
         let start = totals.iter().map(|total| total.start).max()?;
         let old = self.0.get(&meaning);
         if old.is_some_and(|old| old.places != places) {
             return None;
         }
         if let Some(old) = old.filter(|old| old.start >= start) {
-            return Some(old.clone());
+            return Some(Cow::Borrowed(old));
         }
         // A counter that began anew counts from its beginning; the others, what they held before then does not count.
         let from = totals.iter().map(|total| if total.start == start { 0 } else { total.value }).collect();
-        Some(Base { places: places.to_vec(), start, from })
+        Some(Cow::Owned(Base { places: places.to_vec(), start, from }))
     }
 }
 
@@ -106,7 +107,7 @@ impl PortRecord {
                 continue;
             }
             let Some((places, totals)) = self.totals_of(meaning, now) else { continue };
-            let base = bases.now(meaning, places, &totals).unwrap_or_else(|| Base {
+            let base = bases.now(meaning, places, &totals).map(Cow::into_owned).unwrap_or_else(|| Base {
                 places: places.to_vec(),
                 start: totals.iter().map(|total| total.t).max().unwrap_or(now),
                 from: totals.iter().map(|total| total.value).collect(),
