@@ -156,7 +156,7 @@ impl RootedFiles {
     /// kernels, filters that forbid the call, and absolute links (which start at the observed machine's `/sys`) are
     /// walked by [`Files::resolve`].
     fn open_inside(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let flags = with_own(flags);
         self.open_at_once(path, flags).or_else(|error| {
             if error == Errno::NOENT && self.is_absent(path) {
                 return Err(error.into());
@@ -185,6 +185,13 @@ impl RootedFiles {
             Err(_) => false,
         }
     }
+}
+
+/// The flags of every opening besides its own. Not NONBLOCK beside PATH, which opens nothing that could block: `openat2`
+/// refuses the two together.
+fn with_own(flags: OFlags) -> OFlags {
+    let nonblock = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
+    flags | OFlags::CLOEXEC | nonblock
 }
 
 /// The root itself by a name that can be opened.
@@ -367,6 +374,25 @@ mod tests {
         }
         assert_eq!(files.link("class/x/dangling").unwrap(), "/sys/devices/gone");
         assert_eq!(errno_name(&files.link("class/x/absolute/value").unwrap_err()), "EINVAL");
+    }
+
+    #[test]
+    fn the_kernel_follows_relative_links_for_every_way_of_opening() {
+        let (dir, files) = tree();
+        symlink("../../devices/d", dir.path().join("sys/class/x/relative")).unwrap();
+        if files.open_at_once("class", OFlags::PATH | OFlags::CLOEXEC).is_err() {
+            eprintln!("skipped: no openat2 here (Linux 5.6)");
+            return;
+        }
+        // What the kernel refuses would be walked, and nobody would notice.
+        for (path, flags) in [
+            ("class/x/relative/value", OFlags::RDONLY),
+            ("class/x/relative/value", OFlags::PATH),
+            ("class/x/relative", OFlags::PATH | OFlags::DIRECTORY),
+            ("class/x/relative", OFlags::RDONLY | OFlags::DIRECTORY),
+        ] {
+            assert!(files.open_at_once(path, with_own(flags)).is_ok(), "{path} {flags:?}");
+        }
     }
 
     #[test]
