@@ -107,11 +107,12 @@ impl PortRecord {
                 continue;
             }
             let Some((places, totals)) = self.totals_of(meaning, now) else { continue };
-            let base = bases.now(meaning, places, &totals).map(Cow::into_owned).unwrap_or_else(|| Base {
+            let anew = || Base {
                 places: places.to_vec(),
                 start: totals.iter().map(|total| total.t).max().unwrap_or(now),
                 from: totals.iter().map(|total| total.value).collect(),
-            });
+            };
+            let base = bases.now(meaning, places, &totals).map_or_else(anew, Cow::into_owned);
             if bases.0.get(&meaning) != Some(&base) {
                 Arc::make_mut(&mut bases.0).insert(meaning, base);
             }

@@ -106,7 +106,7 @@ impl Ring {
 /// stand still, and one more of the same touches nothing but the ring itself.
 #[derive(Debug, Clone, Default)]
 struct Blocks {
-    blocks: VecDeque<Arc<Vec<Option<f32>>>>,
+    kept: VecDeque<Arc<Vec<Option<f32>>>>,
     /// Samples held, those of the run included.
     len: usize,
     /// The newest sample, and how many of it are still to be put into the last block, which has room for them.
@@ -125,11 +125,11 @@ impl Blocks {
         // All blocks but the last are full, so the length says whether that one is.
         if self.len.is_multiple_of(BLOCK) {
             self.put_run();
-            if self.blocks.len() == max_blocks {
-                self.blocks.pop_front();
+            if self.kept.len() == max_blocks {
+                self.kept.pop_front();
                 self.len -= BLOCK;
             }
-            self.blocks.push_back(Arc::new(Vec::with_capacity(BLOCK)));
+            self.kept.push_back(Arc::new(Vec::with_capacity(BLOCK)));
         }
         if self.run.1 > 0 && !is_same(self.run.0, value) {
             self.put_run();
@@ -141,7 +141,7 @@ impl Blocks {
     /// Puts what was counted into the last block.
     fn put_run(&mut self) {
         let (value, n) = std::mem::take(&mut self.run);
-        if let Some(block) = self.blocks.back_mut().filter(|_| n > 0) {
+        if let Some(block) = self.kept.back_mut().filter(|_| n > 0) {
             let block = Arc::make_mut(block);
             block.resize(block.len() + n, value);
         }
@@ -149,8 +149,8 @@ impl Blocks {
 
     fn iter_back(&self) -> impl Iterator<Item = Option<f64>> + '_ {
         let (value, n) = self.run;
-        let kept = self.blocks.iter().rev().flat_map(|block| block.iter().rev().copied());
-        std::iter::repeat_n(value, n).chain(kept).map(|value| value.map(f64::from))
+        let older = self.kept.iter().rev().flat_map(|block| block.iter().rev().copied());
+        std::iter::repeat_n(value, n).chain(older).map(|value| value.map(f64::from))
     }
 }
 

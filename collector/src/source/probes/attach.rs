@@ -110,14 +110,8 @@ impl Attached {
         let fields = offsets::fill(&kernel, &mut config).map_err(|error| error.why());
         let aer = tracefs::fill(&mut config).map_err(|error| error.why());
 
-        let mut attached = Self {
-            ebpf: None,
-            reports: Vec::new(),
-            sizes,
-            uprobes: Uprobes::default(),
-            links: Vec::new(),
-            loads,
-        };
+        let mut attached =
+            Self { ebpf: None, reports: Vec::new(), sizes, uprobes: Uprobes::default(), links: Vec::new(), loads };
         let loaded = load(&config, sizes);
         let failed = loaded.as_ref().err().cloned();
         attached.ebpf = loaded.ok();

@@ -399,14 +399,16 @@ impl Running {
 /// The operations a process was seen to use, with their addresses in it.
 fn addresses(learned: &Learned) -> Vec<(Operation, u64)> {
     let table = |table: Table, first: u64, pointers: &[u64]| {
-        let at = |operation: Operation| pointers.get((operation.offset() as u64).checked_sub(first)? as usize / 8).copied();
+        let at =
+            |operation: Operation| pointers.get((operation.offset() as u64).checked_sub(first)? as usize / 8).copied();
         let all = Operation::ALL.iter().filter(|operation| operation.table() == table);
         all.filter_map(|operation| Some((*operation, at(*operation)?))).collect::<Vec<_>>()
     };
-    let context = Operation::ALL.iter().filter(|operation| operation.table() == Table::Context).filter_map(|operation| {
-        let at = CONTEXT_OPERATIONS.iter().position(|offset| *offset == operation.offset() as u64)?;
-        Some((*operation, *learned.context.get(at)?))
-    });
+    let context =
+        Operation::ALL.iter().filter(|operation| operation.table() == Table::Context).filter_map(|operation| {
+            let at = CONTEXT_OPERATIONS.iter().position(|offset| *offset == operation.offset() as u64)?;
+            Some((*operation, *learned.context.get(at)?))
+        });
     let mut all: Vec<(Operation, u64)> = context.collect();
     all.append(&mut table(Table::QpEx, QP_EX_OPERATIONS, &learned.qp_ex));
     all.append(&mut table(Table::CqEx, CQ_EX_OPERATIONS, &learned.send_cq_ex));
