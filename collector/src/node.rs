@@ -80,6 +80,7 @@ impl Node {
         sysfs.period_ns = options.interval_ns;
         let mut pcie = PcieOptions::new(files.clone());
         pcie.wanted = wanted.clone();
+        pcie.ports = Some(sysfs.ports.clone());
         if here {
             let mut netlink = nldev::Nldev::start(nldev::Options {
                 wanted: wanted.clone(),

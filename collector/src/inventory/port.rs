@@ -339,9 +339,7 @@ impl PortRecord {
         let mut slices = std::mem::take(&mut self.slices);
         slices.follow(self.sets.len(), |meaning| {
             let group = self.group(meaning).or_else(|| self.groups.get(&meaning)?.first())?;
-            let (set, _) = *group.places.first()?;
-            let series = group.places.iter().map(|(_, series)| usize::from(*series)).collect();
-            Some((usize::from(set), group.how?, series))
+            Some((group.how?, &group.places[..]))
         });
         self.slices = slices;
     }
@@ -355,10 +353,17 @@ impl PortRecord {
 
     /// The group that gives a meaning now: the best rank of which every counter can be read.
     pub(super) fn group(&self, meaning: Meaning) -> Option<&Group> {
-        self.groups
-            .get(&meaning)?
-            .iter()
-            .find(|group| group.places.iter().all(|place| self.at(*place).value().is_some()))
+        self.readable(self.groups.get(&meaning)?)
+    }
+
+    /// The first of the groups, which are sorted by rank, of which every counter can be read.
+    fn readable<'g>(&self, groups: &'g [Group]) -> Option<&'g Group> {
+        groups.iter().find(|group| group.places.iter().all(|place| self.at(*place).value().is_some()))
+    }
+
+    /// Every meaning the port has counters for, with the group that gives it now.
+    pub(super) fn groups_now(&self) -> impl Iterator<Item = (Meaning, &Group)> {
+        self.groups.iter().filter_map(|(meaning, groups)| Some((*meaning, self.readable(groups)?)))
     }
 
     pub(super) fn at(&self, (set, series): Place) -> &Series {
@@ -380,23 +385,33 @@ impl PortRecord {
     #[must_use]
     pub fn reading(&self, meaning: Meaning) -> Option<MeaningReading> {
         let group = self.group(meaning)?;
-        let mut reading = MeaningReading::default();
-        let (mut totals, mut rates) = (Vec::new(), Vec::new());
-        for place in &group.places {
-            let series = self.at(*place);
-            let factor = series.def.unit.bytes_factor().unwrap_or(1);
-            totals.push(series.value().and_then(|value| value.checked_mul(factor)));
-            rates.push(series.rate.map(|rate| rate * factor as f64));
-            reading.saturated |= series.saturated();
-            reading.counters.push(series.name.clone());
-        }
+        let series = || group.places.iter().map(|place| self.at(*place));
         let max = matches!(group.how, Some(How::Max));
-        reading.total = totals
-            .into_iter()
-            .try_fold(0u64, |sum, total| if max { total.map(|t| sum.max(t)) } else { sum.checked_add(total?) });
-        reading.rate =
-            rates.into_iter().try_fold(0.0f64, |sum, rate| rate.map(|r| if max { sum.max(r) } else { sum + r }));
-        Some(reading)
+        let total = series().try_fold(0u64, |sum, series| {
+            let total = series.value()?.checked_mul(series.def.unit.bytes_factor().unwrap_or(1))?;
+            if max { Some(sum.max(total)) } else { sum.checked_add(total) }
+        });
+        Some(MeaningReading {
+            total,
+            rate: self.rate_of(group),
+            counters: series().map(|series| series.name.clone()).collect(),
+            saturated: series().any(Series::saturated),
+        })
+    }
+
+    /// The rate of [`Self::reading`] alone, for whoever asks in every window.
+    #[must_use]
+    pub fn rate(&self, meaning: Meaning) -> Option<f64> {
+        self.rate_of(self.group(meaning)?)
+    }
+
+    fn rate_of(&self, group: &Group) -> Option<f64> {
+        let max = matches!(group.how, Some(How::Max));
+        group.places.iter().try_fold(0.0f64, |sum, place| {
+            let series = self.at(*place);
+            let rate = series.rate? * series.def.unit.bytes_factor().unwrap_or(1) as f64;
+            Some(if max { sum.max(rate) } else { sum + rate })
+        })
     }
 
     /// Growth of a meaning after `from`; `None` when it cannot be told.
@@ -418,7 +433,7 @@ impl PortRecord {
     /// Sent and received bits per second of the last interval, Gb/s.
     #[must_use]
     pub fn throughput(&self) -> Throughput {
-        let gbps = |meaning| self.reading(meaning).and_then(|r| r.rate).map(|bytes| bytes * 8.0 / 1e9);
+        let gbps = |meaning| self.rate(meaning).map(|bytes| bytes * 8.0 / 1e9);
         Throughput { tx_gbps: gbps(Meaning::TxBytes), rx_gbps: gbps(Meaning::RxBytes) }
     }
 
@@ -438,33 +453,33 @@ impl PortRecord {
 
     /// Closes the window: pushes each meaning's rate, and the traced bytes when the data path is watched.
     pub(crate) fn close_window(&mut self, now: Nanos, window_s: f64, tracing: bool) {
-        let mut rates: BTreeMap<Place, Option<f64>> = BTreeMap::new();
-        for (s, set) in self.sets.iter_mut().enumerate() {
-            for (c, series) in set.series.iter_mut().enumerate() {
+        // The rates of all sets one after another, and where each set begins.
+        let mut rates: Vec<Option<f64>> = Vec::with_capacity(self.sets.iter().map(|set| set.series.len()).sum());
+        let mut begins = Vec::with_capacity(self.sets.len());
+        for set in &mut self.sets {
+            begins.push(rates.len());
+            for series in &mut set.series {
                 let rate = series.close_window();
                 series.expire(now);
-                if series.def.meaning.is_some()
-                    && let (Ok(s), Ok(c)) = (u16::try_from(s), u16::try_from(c))
-                {
-                    // A window without a reading shows the last rate for as long as the reading is fresh, but for what
-                    // comes in single events: one error is no error in every window until the next reading.
-                    let held = series.rate.filter(|_| series.def.meaning.is_some_and(is_traffic));
-                    rates.insert((s, c), rate.or(held));
-                }
+                // A window without a reading shows the last rate for as long as the reading is fresh, but for what
+                // comes in single events: one error is no error in every window until the next reading.
+                let held = series.rate.filter(|_| series.def.meaning.is_some_and(is_traffic));
+                rates.push(rate.or(held));
             }
         }
-        let meanings: Vec<Meaning> = self.groups.keys().copied().collect();
-        for meaning in meanings {
-            let value = self.group(meaning).and_then(|group| {
+        let mut histories = std::mem::take(&mut self.rates);
+        for (meaning, groups) in &*self.groups {
+            let value = self.readable(groups).and_then(|group| {
                 let max = matches!(group.how, Some(How::Max));
                 group.places.iter().try_fold(0.0f64, |sum, place| {
                     let factor = self.at(*place).def.unit.bytes_factor().unwrap_or(1) as f64;
-                    let rate = (*rates.get(place)?)? * factor;
+                    let rate = rates[begins[usize::from(place.0)] + usize::from(place.1)]? * factor;
                     Some(if max { sum.max(rate) } else { sum + rate })
                 })
             });
-            self.rates.entry(meaning).or_default().push(value);
+            histories.entry(*meaning).or_default().push(value);
         }
+        self.rates = histories;
         self.rebase(now);
         self.posting.close_window(now, tracing);
         self.follow();

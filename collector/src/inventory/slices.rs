@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::CounterSet;
+use super::port::Place;
 use crate::observation::Nanos;
 use crate::timeline::counter_table::{How, Meaning};
 
@@ -157,15 +158,20 @@ impl Slices {
         self.closed.iter().rev().take_while(move |slice| slice.to > t)
     }
 
-    /// Follows the counters that give each meaning now: `find` says in which set they are, how they combine and where.
-    pub(super) fn follow(&mut self, sets: usize, mut find: impl FnMut(Meaning) -> Option<(usize, How, Vec<usize>)>) {
+    /// Follows the counters that give each meaning now: `find` says how they combine and where they are.
+    pub(super) fn follow<'p>(&mut self, sets: usize, find: impl Fn(Meaning) -> Option<(How, &'p [Place])>) {
+        if self.sets.len() == sets && self.follows(&find) {
+            return;
+        }
         for set in &mut self.sets {
             set.signals.clear();
         }
         self.sets.resize_with(sets, OfSet::default);
         let (mut marked, mut bytes) = (None, None);
         for (at, (signal, meaning)) in SIGNALS.iter().enumerate() {
-            let Some((set, how, series)) = find(*meaning) else { continue };
+            let Some((how, places)) = find(*meaning) else { continue };
+            let Some(set) = places.first().map(|(set, _)| usize::from(*set)) else { continue };
+            let series = places.iter().map(|(_, series)| usize::from(*series)).collect();
             match signal {
                 Signal::Marked => marked = Some(set),
                 Signal::RxBytes => bytes = Some(set),
@@ -180,6 +186,25 @@ impl Slices {
             self.lead = lead;
             self.open = None;
         }
+    }
+
+    /// Nothing is elsewhere than it was: so it is in nearly every window.
+    fn follows<'p>(&self, find: &impl Fn(Meaning) -> Option<(How, &'p [Place])>) -> bool {
+        SIGNALS.iter().enumerate().all(|(at, (_, meaning))| {
+            let followed = self.sets.iter().enumerate().find_map(|(set, of_set)| {
+                let followed = of_set.signals.iter().find(|followed| followed.at == at)?;
+                Some((set, followed))
+            });
+            match (followed, find(*meaning).filter(|(_, places)| !places.is_empty())) {
+                (None, None) => true,
+                (Some((set, followed)), Some((how, places))) => {
+                    followed.how == how
+                        && places.first().is_some_and(|(first, _)| usize::from(*first) == set)
+                        && followed.series.iter().copied().eq(places.iter().map(|(_, series)| usize::from(*series)))
+                }
+                _ => false,
+            }
+        })
     }
 
     /// Takes a reading of a set.
@@ -256,8 +281,8 @@ mod tests {
         let pma = CounterSet::new(CounterSource::Counters, None, None, Some(driver));
         let mut slices = Slices::default();
         slices.follow(2, |meaning| match meaning {
-            Meaning::EcnMarkedRx => Some((0, How::Prefer, vec![0])),
-            Meaning::RxBytes => Some((1, How::Prefer, vec![0])),
+            Meaning::EcnMarkedRx => Some((How::Prefer, &[(0, 0)][..])),
+            Meaning::RxBytes => Some((How::Prefer, &[(1, 0)][..])),
             _ => None,
         });
         (slices, hw, pma)

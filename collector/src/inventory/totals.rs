@@ -1,12 +1,13 @@
 //! What has been counted since the beginning, for exports: totals of meanings whose start moves at a reset, and sums of what
 //! the world otherwise keeps by window only.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::failover::{Ending, Failover};
 use super::grown::Grown;
-use super::port::{Place, PortRecord};
+use super::port::{Group, Place, PortRecord};
 use crate::observation::Nanos;
 use crate::timeline::Total;
 use crate::timeline::counter_table::{How, Meaning};
@@ -30,20 +31,26 @@ struct Base {
 pub(crate) struct Bases(Arc<BTreeMap<Meaning, Base>>);
 
 impl Bases {
+    /// What is there is the base of these counters still; so it is in nearly every window.
+    fn holds(&self, meaning: Meaning, places: &[Place], start: impl FnOnce() -> Option<Nanos>) -> bool {
+        let old = self.0.get(&meaning).filter(|old| old.places == places);
+        old.is_some_and(|old| start().is_some_and(|start| old.start >= start))
+    }
+
     /// The base of the counters as they are now. `None` when there was another one and the counters are not the same any
     /// more: the next window's end makes a new one.
-    fn now(&self, meaning: Meaning, places: &[Place], totals: &[Total]) -> Option<Base> {
+    fn now(&self, meaning: Meaning, places: &[Place], totals: &[Total]) -> Option<Cow<'_, Base>> {
         let start = totals.iter().map(|total| total.start).max()?;
         let old = self.0.get(&meaning);
         if old.is_some_and(|old| old.places != places) {
             return None;
         }
         if let Some(old) = old.filter(|old| old.start >= start) {
-            return Some(old.clone());
+            return Some(Cow::Borrowed(old));
         }
         // A counter that began anew counts from its beginning; the others, what they held before then does not count.
         let from = totals.iter().map(|total| if total.start == start { 0 } else { total.value }).collect();
-        Some(Base { places: places.to_vec(), start, from })
+        Some(Cow::Owned(Base { places: places.to_vec(), start, from }))
     }
 }
 
@@ -76,6 +83,14 @@ impl PortRecord {
         })
     }
 
+    /// Since when the totals of all counters of a group are counted.
+    fn start_of(&self, group: &Group, now: Nanos) -> Option<Nanos> {
+        group.places.iter().try_fold(0, |start: Nanos, place| {
+            let total = Some(self.at(*place)).filter(|series| series.fresh(now))?.total()?;
+            Some(start.max(total.start))
+        })
+    }
+
     fn totals_of(&self, meaning: Meaning, now: Nanos) -> Option<(&[Place], Vec<Total>)> {
         let group = self.group(meaning)?;
         let fresh = |place: &Place| Some(self.at(*place)).filter(|series| series.fresh(now))?.total();
@@ -87,13 +102,17 @@ impl PortRecord {
     /// The window ends: notes which meanings began to count anew in it.
     pub(super) fn rebase(&mut self, now: Nanos) {
         let mut bases = std::mem::take(&mut self.bases);
-        for meaning in self.meanings() {
+        for (meaning, group) in self.groups_now() {
+            if bases.holds(meaning, &group.places, || self.start_of(group, now)) {
+                continue;
+            }
             let Some((places, totals)) = self.totals_of(meaning, now) else { continue };
-            let base = bases.now(meaning, places, &totals).unwrap_or_else(|| Base {
+            let anew = || Base {
                 places: places.to_vec(),
                 start: totals.iter().map(|total| total.t).max().unwrap_or(now),
                 from: totals.iter().map(|total| total.value).collect(),
-            });
+            };
+            let base = bases.now(meaning, places, &totals).map_or_else(anew, Cow::into_owned);
             if bases.0.get(&meaning) != Some(&base) {
                 Arc::make_mut(&mut bases.0).insert(meaning, base);
             }

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
@@ -156,14 +156,47 @@ impl RootedFiles {
     /// kernels, filters that forbid the call, and absolute links (which start at the observed machine's `/sys`) are
     /// walked by [`Files::resolve`].
     fn open_inside(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let dot = |path: &str| if path.is_empty() { ".".to_owned() } else { path.to_owned() };
-        rustix::fs::openat2(&self.root, dot(path), flags, Mode::empty(), resolve).or_else(|_| {
+        let flags = with_own(flags);
+        self.open_at_once(path, flags).or_else(|error| {
+            if error == Errno::NOENT && self.is_absent(path) {
+                return Err(error.into());
+            }
             let path = self.resolve(path)?;
             Ok(rustix::fs::openat(&self.root, dot(&path), flags | OFlags::NOFOLLOW, Mode::empty())?)
         })
     }
+
+    /// The kernel's way alone.
+    fn open_at_once(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&self.root, dot(path), flags, Mode::empty(), resolve)
+    }
+
+    /// Nothing has this name in a directory that the kernel reached, or that is absent itself: there is no link here that
+    /// a walk could follow further. Much that is looked for is not there, and a walk is a call for each part of a path.
+    fn is_absent(&self, path: &str) -> bool {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if matches!(name, "" | "." | "..") {
+            return false;
+        }
+        match self.open_at_once(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC) {
+            Ok(parent) => rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT),
+            Err(Errno::NOENT) => self.is_absent(parent),
+            Err(_) => false,
+        }
+    }
+}
+
+/// The flags of every opening besides its own. Not NONBLOCK beside PATH, which opens nothing that could block: `openat2`
+/// refuses the two together.
+fn with_own(flags: OFlags) -> OFlags {
+    let nonblock = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
+    flags | OFlags::CLOEXEC | nonblock
+}
+
+/// The root itself by a name that can be opened.
+fn dot(path: &str) -> &str {
+    if path.is_empty() { "." } else { path }
 }
 
 /// Puts the parts of a path on the stack of what is still to be walked.
@@ -240,10 +273,13 @@ impl Files for RootedFiles {
 
     fn link(&self, path: &str) -> io::Result<String> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let parent = self.resolve(parent)?;
-        let full = if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") };
-        let target = rustix::fs::readlinkat(&self.root, full.as_str(), Vec::new())?;
+        let parent = self.open_inside(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+        let target = rustix::fs::readlinkat(&parent, name, Vec::new())?;
         Ok(target.to_string_lossy().into_owned())
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.open_inside(path, OFlags::PATH).is_ok()
     }
 }
 
@@ -320,6 +356,43 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o200)).unwrap();
         assert_eq!(errno_name(&files.text("devices/d/create_child").unwrap_err()), "EACCES");
         assert_eq!(errno_name(&files.text("devices/d").unwrap_err()), "EISDIR");
+    }
+
+    #[test]
+    fn what_is_absent_is_told_from_what_lies_behind_an_absolute_link() {
+        let (dir, files) = tree();
+        symlink("/sys/devices/d", dir.path().join("sys/class/x/absolute")).unwrap();
+        symlink("/sys/devices/gone", dir.path().join("sys/class/x/dangling")).unwrap();
+        for absent in
+            ["class/x/none", "class/none/value", "none/none/none", "class/x/absolute/none", "class/x/dangling"]
+        {
+            assert!(!files.exists(absent), "{absent}");
+            assert_eq!(errno_name(&files.text(absent).unwrap_err()), "ENOENT", "{absent}");
+        }
+        for there in ["", "class", "class/x/absolute", "class/x/absolute/value", "class/x/../x/absolute/value"] {
+            assert!(files.exists(there), "{there}");
+        }
+        assert_eq!(files.link("class/x/dangling").unwrap(), "/sys/devices/gone");
+        assert_eq!(errno_name(&files.link("class/x/absolute/value").unwrap_err()), "EINVAL");
+    }
+
+    #[test]
+    fn the_kernel_follows_relative_links_for_every_way_of_opening() {
+        let (dir, files) = tree();
+        symlink("../../devices/d", dir.path().join("sys/class/x/relative")).unwrap();
+        if files.open_at_once("class", OFlags::PATH | OFlags::CLOEXEC).is_err() {
+            eprintln!("skipped: no openat2 here (Linux 5.6)");
+            return;
+        }
+        // What the kernel refuses would be walked, and nobody would notice.
+        for (path, flags) in [
+            ("class/x/relative/value", OFlags::RDONLY),
+            ("class/x/relative/value", OFlags::PATH),
+            ("class/x/relative", OFlags::PATH | OFlags::DIRECTORY),
+            ("class/x/relative", OFlags::RDONLY | OFlags::DIRECTORY),
+        ] {
+            assert!(files.open_at_once(path, with_own(flags)).is_ok(), "{path} {flags:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct RdmaPort {
     /// Device name.
     pub device: String,
+    /// The inode of the device's entry: another one under the same name is another object. 0 where nobody looked.
+    pub inode: u64,
     /// Port number, from 1.
     pub port: u32,
     /// The port's network devices.

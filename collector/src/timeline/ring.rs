@@ -101,30 +101,56 @@ impl Ring {
 }
 
 /// Blocks of samples, oldest first; all but the last are full.
+///
+/// The newest samples, as long as they are the same, are not in a block yet but counted: most series are of errors and
+/// stand still, and one more of the same touches nothing but the ring itself.
 #[derive(Debug, Clone, Default)]
 struct Blocks {
-    blocks: VecDeque<Arc<Vec<Option<f32>>>>,
+    kept: VecDeque<Arc<Vec<Option<f32>>>>,
+    /// Samples held, those of the run included.
     len: usize,
+    /// The newest sample, and how many of it are still to be put into the last block, which has room for them.
+    run: (Option<f32>, usize),
+}
+
+/// The same sample, whatever a comparison of numbers says.
+fn is_same(a: Option<f32>, b: Option<f32>) -> bool {
+    a.map(f32::to_bits) == b.map(f32::to_bits)
 }
 
 impl Blocks {
     fn push(&mut self, value: Option<f64>, max_blocks: usize) {
-        if self.blocks.back().is_none_or(|block| block.len() == BLOCK) {
-            if self.blocks.len() == max_blocks {
-                self.blocks.pop_front();
+        #[allow(clippy::cast_possible_truncation, reason = "charts need 24 bits of a rate, not 53")]
+        let value = value.map(|value| value as f32);
+        // All blocks but the last are full, so the length says whether that one is.
+        if self.len.is_multiple_of(BLOCK) {
+            self.put_run();
+            if self.kept.len() == max_blocks {
+                self.kept.pop_front();
                 self.len -= BLOCK;
             }
-            self.blocks.push_back(Arc::new(Vec::with_capacity(BLOCK)));
+            self.kept.push_back(Arc::new(Vec::with_capacity(BLOCK)));
         }
-        if let Some(block) = self.blocks.back_mut() {
-            #[allow(clippy::cast_possible_truncation, reason = "charts need 24 bits of a rate, not 53")]
-            Arc::make_mut(block).push(value.map(|value| value as f32));
-            self.len += 1;
+        if self.run.1 > 0 && !is_same(self.run.0, value) {
+            self.put_run();
+        }
+        self.run = (value, self.run.1 + 1);
+        self.len += 1;
+    }
+
+    /// Puts what was counted into the last block.
+    fn put_run(&mut self) {
+        let (value, n) = std::mem::take(&mut self.run);
+        if let Some(block) = self.kept.back_mut().filter(|_| n > 0) {
+            let block = Arc::make_mut(block);
+            block.resize(block.len() + n, value);
         }
     }
 
     fn iter_back(&self) -> impl Iterator<Item = Option<f64>> + '_ {
-        self.blocks.iter().rev().flat_map(|block| block.iter().rev()).map(|value| value.map(f64::from))
+        let (value, n) = self.run;
+        let older = self.kept.iter().rev().flat_map(|block| block.iter().rev().copied());
+        std::iter::repeat_n(value, n).chain(older).map(|value| value.map(f64::from))
     }
 }
 
@@ -219,6 +245,26 @@ mod tests {
         let day = ring.resampled(9_990, 3);
         assert_eq!(day.len(), 3);
         assert!(day[0].unwrap() < 3_400.0 && day[2].unwrap() > 6_600.0, "{day:?}");
+    }
+
+    #[test]
+    fn runs_of_one_value_are_kept_as_if_each_had_been_put_down() {
+        let mut ring = Ring::default();
+        let mut told: Vec<Option<f64>> = Vec::new();
+        // Runs of all lengths up to several blocks, of values that differ, are equal to the last, or are unknown.
+        for length in (0..160usize).chain([64, 63, 1, 128, 65, 2]) {
+            let value = [Some(0.0), None, Some(0.5), Some(-0.0)][length % 4];
+            for _ in 0..length {
+                ring.push(value);
+                told.push(value);
+            }
+        }
+        let held = ring.tail(usize::MAX);
+        assert_eq!(ring.len(), held.len());
+        assert!(ring.len() > (FINE_BLOCKS - 1) * BLOCK && ring.len() <= FINE_BLOCKS * BLOCK);
+        let bits = |values: &[Option<f64>]| values.iter().map(|value| value.map(f64::to_bits)).collect::<Vec<_>>();
+        assert_eq!(bits(&held), bits(&told[told.len() - held.len()..]));
+        assert_eq!(ring.last(), Some(0.5));
     }
 
     #[test]

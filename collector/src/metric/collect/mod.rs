@@ -22,6 +22,8 @@ mod words;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use foldhash::fast::FixedState;
+
 use self::words::Words;
 use super::{Family, Metric, Options, Point, SelfReport, Value, declared};
 use crate::inventory::{DeviceId, PortRecord, World};
@@ -34,20 +36,21 @@ type Attributes = Vec<(&'static str, Arc<str>)>;
 /// Everything that is exported now, in the order of the declarations. A metric of which nothing is known is not in it.
 #[must_use]
 pub fn collect(world: &World, own: &SelfReport, options: Options) -> Vec<Family> {
-    let mut gather = Gather { world, words: Words::default(), families: HashMap::new() };
+    let families = declared::all().map(|metric| Family { metric, points: Vec::new() }).collect();
+    let mut gather = Gather { world, words: Words::default(), families };
     let ports = gather.ports();
     totals::gather(&mut gather, &ports, options);
     ports::gather(&mut gather, &ports);
     devices::gather(&mut gather);
     qps::gather(&mut gather, options);
     own::gather(&mut gather, own);
-    let mut families: Vec<Family> = gather.families.into_values().collect();
-    families.sort_by_key(|family| ORDER.get(family.metric.name));
+    let mut families = gather.families;
+    families.retain(|family| !family.points.is_empty());
     families
 }
 
 /// The places of the metrics in the declarations.
-static ORDER: LazyLock<HashMap<&'static str, usize>> =
+static ORDER: LazyLock<HashMap<&'static str, usize, FixedState>> =
     LazyLock::new(|| declared::all().enumerate().map(|(at, metric)| (metric.name, at)).collect());
 
 /// A port whose points are gathered.
@@ -70,7 +73,8 @@ impl PortPoints<'_> {
 struct Gather<'w> {
     world: &'w World,
     words: Words,
-    families: HashMap<&'static str, Family>,
+    /// In the order of the declarations, each at its place in [`ORDER`].
+    families: Vec<Family>,
 }
 
 impl<'w> Gather<'w> {
@@ -103,7 +107,8 @@ impl<'w> Gather<'w> {
     }
 
     fn family(&mut self, metric: &'static Metric) -> &mut Vec<Point> {
-        &mut self.families.entry(metric.name).or_insert_with(|| Family { metric, points: Vec::new() }).points
+        let at = ORDER.get(metric.name).copied().expect("every metric is in the declarations' list");
+        &mut self.families[at].points
     }
 
     /// A point of something that is counted from `start` on.
@@ -129,9 +134,10 @@ impl<'w> Gather<'w> {
 
     /// Attributes, and one more.
     fn with(&mut self, attributes: &Attributes, key: &'static str, word: &'static str) -> Attributes {
-        let mut attributes = attributes.clone();
-        attributes.push((key, self.words.of(word)));
-        attributes
+        let mut more = Vec::with_capacity(attributes.len() + 1);
+        more.extend_from_slice(attributes);
+        more.push((key, self.words.of(word)));
+        more
     }
 }
 

@@ -97,7 +97,7 @@ fn rates(gather: &mut Gather<'_>, port: &PortPoints<'_>) {
         let t = read_at(record, &[Meaning::TxBytes, Meaning::RxBytes]).unwrap_or(now);
         gather.gauge(&BANDWIDTH_UTILIZATION, port.hardware.clone(), t, Value::Float(share));
     }
-    let rate = |meaning| record.reading(meaning).and_then(|reading| reading.rate);
+    let rate = |meaning| record.rate(meaning);
     if let (Some(corrected), Some(bits)) = (rate(Meaning::PreFecCorrectedBits), rate(Meaning::RxBits))
         && bits > 0.0
     {

@@ -131,7 +131,8 @@ pub(super) fn gather(gather: &mut Gather<'_>, ports: &[PortPoints<'_>], options:
                     continue;
                 }
                 let Some(total) = port.record.total(*meaning, now) else { continue };
-                let mut attributes = port.attributes(metric).clone();
+                let mut attributes = Vec::with_capacity(port.attributes(metric).len() + more.len());
+                attributes.extend_from_slice(port.attributes(metric));
                 attributes.extend(more.iter().map(|(key, word)| (*key, gather.words.of(word))));
                 gather.total(metric, attributes, total);
             }

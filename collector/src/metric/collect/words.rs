@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+
 /// Words of the program as shared texts.
 #[derive(Default)]
-pub(super) struct Words(HashMap<&'static str, Arc<str>>);
+pub(super) struct Words(HashMap<&'static str, Arc<str>, FixedState>);
 
 impl Words {
     /// The shared text of a word.

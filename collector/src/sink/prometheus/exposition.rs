@@ -1,8 +1,8 @@
 //! Families as text (Prometheus, "Exposition formats", text format 0.0.4).
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use crate::metric::{Buckets, Family, Kind, Metric, Point, Value, label_name};
+use crate::metric::{Buckets, Family, Kind, Metric, Point, Value};
 
 /// Classes of sizes that end a bucket: below 128 bytes up to below 128 MiB, in steps of four.
 const SIZES: (usize, usize) = (6, 26);
@@ -13,11 +13,14 @@ const TIMES: (usize, usize) = (10, 38);
 pub(super) fn write(page: &mut String, family: &Family) {
     let name = family.metric.prometheus_name();
     head(page, &name, family.metric.description, type_word(family.metric));
+    // One text for the labels of all points, one after another.
+    let mut with = String::with_capacity(256);
     for point in &family.points {
+        labels(&mut with, point);
         match &point.value {
-            Value::Int(value) => line(page, &name, "", &labels(point), &value.to_string()),
-            Value::Float(value) => line(page, &name, "", &labels(point), &number(*value)),
-            Value::Buckets(buckets) => histogram(page, &name, point, buckets),
+            Value::Int(value) => line(page, &name, "", &with, value),
+            Value::Float(value) => line(page, &name, "", &with, &number(*value)),
+            Value::Buckets(buckets) => histogram(page, &name, &with, buckets),
         }
     }
 }
@@ -33,16 +36,37 @@ pub(super) fn label(out: &mut String, name: &str, value: &str) {
     if !out.is_empty() {
         out.push(',');
     }
-    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let _ = write!(out, "{name}=\"{value}\"");
+    // Dots are no part of a label's name.
+    let mut parts = name.split('.');
+    out.extend(parts.next());
+    for part in parts {
+        out.push('_');
+        out.push_str(part);
+    }
+    out.push_str("=\"");
+    for part in value.split_inclusive(['\\', '"', '\n']) {
+        let plain = part.strip_suffix(['\\', '"', '\n']).unwrap_or(part);
+        out.push_str(plain);
+        match &part[plain.len()..] {
+            "" => {}
+            "\n" => out.push_str("\\n"),
+            special => {
+                out.push('\\');
+                out.push_str(special);
+            }
+        }
+    }
+    out.push('"');
 }
 
 /// One line.
-pub(super) fn line(page: &mut String, name: &str, suffix: &str, labels: &str, value: &str) {
+pub(super) fn line(page: &mut String, name: &str, suffix: &str, labels: &str, value: &(impl Display + ?Sized)) {
     page.push_str(name);
     page.push_str(suffix);
     if !labels.is_empty() {
-        let _ = write!(page, "{{{labels}}}");
+        page.push('{');
+        page.push_str(labels);
+        page.push('}');
     }
     let _ = writeln!(page, " {value}");
 }
@@ -55,10 +79,9 @@ fn type_word(metric: &Metric) -> &'static str {
     }
 }
 
-fn labels(point: &Point) -> String {
-    let mut out = String::with_capacity(128);
-    point.attributes.iter().for_each(|(key, value)| label(&mut out, &label_name(key), value));
-    out
+fn labels(out: &mut String, point: &Point) {
+    out.clear();
+    point.attributes.iter().for_each(|(key, value)| label(out, key, value));
 }
 
 fn number(value: f64) -> String {
@@ -73,8 +96,7 @@ fn number(value: f64) -> String {
 
 /// Classic buckets. Class n holds what is below 2^(n+1), and the values are whole numbers: the bucket that ends with it
 /// holds what is at most 2^(n+1) - 1, so its `le` is exact. The buckets are the same at all times, on every node.
-fn histogram(page: &mut String, name: &str, point: &Point, buckets: &Buckets) {
-    let labels = labels(point);
+fn histogram(page: &mut String, name: &str, labels: &str, buckets: &Buckets) {
     let (first, last) = if buckets.unit < 1.0 { TIMES } else { SIZES };
     let all = buckets.counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
     for class in (first..=last).step_by(2) {
@@ -82,15 +104,15 @@ fn histogram(page: &mut String, name: &str, point: &Point, buckets: &Buckets) {
         let end = ((1u64 << (class + 1)) - 1) as f64;
         // Divided, not multiplied: so the nearest number to the decimal one is written.
         let end = if buckets.unit < 1.0 { end / buckets.unit.recip().round() } else { end * buckets.unit };
-        let mut with = labels.clone();
+        let mut with = labels.to_owned();
         label(&mut with, "le", &number(end));
-        line(page, name, "_bucket", &with, &below.to_string());
+        line(page, name, "_bucket", &with, &below);
     }
-    let mut with = labels.clone();
+    let mut with = labels.to_owned();
     label(&mut with, "le", "+Inf");
-    line(page, name, "_bucket", &with, &all.to_string());
+    line(page, name, "_bucket", &with, &all);
     if let Some(sum) = buckets.sum {
-        line(page, name, "_sum", &labels, &number(sum));
+        line(page, name, "_sum", labels, &number(sum));
     }
-    line(page, name, "_count", &labels, &all.to_string());
+    line(page, name, "_count", labels, &all);
 }

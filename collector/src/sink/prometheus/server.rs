@@ -119,15 +119,17 @@ fn answer(request: &Request<Incoming>, shared: &Shared, page: &std::sync::Mutex<
 fn text(now: Arc<Now>, page: &std::sync::Mutex<Page>) -> Bytes {
     let mut page = lock(page);
     if !page.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &now)) {
-        page.text = render(&now).into();
+        // As long as the last one, and some more.
+        let room = (page.text.len() + 4_096).max(64 * 1024);
+        page.text = render(&now, room).into();
         page.of = Some(now);
     }
     page.text.clone()
 }
 
-/// The whole page.
-pub(super) fn render(now: &Now) -> String {
-    let mut page = String::with_capacity(256 * 1024);
+/// The whole page; `room` is how long it may be expected to be, bytes.
+pub(super) fn render(now: &Now, room: usize) -> String {
+    let mut page = String::with_capacity(room);
     node::write(&mut page, &now.node);
     now.families.iter().for_each(|family| exposition::write(&mut page, family));
     page

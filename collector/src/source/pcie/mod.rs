@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use self::function::Function;
 use super::files::{Entry, Files};
+use super::ports::{PortMap, RdmaPort};
 use super::sysfs::device::is_pci_address;
 use super::sysfs::{DeviceQuestion, SHORTEST_PERIOD_NS, netdevs_of};
 use super::{Availability, Emit, Missing, Source};
@@ -26,6 +27,9 @@ pub struct PcieOptions {
     pub files: Arc<dyn Files>,
     /// The RDMA devices wanted. Of any other device no file is opened.
     pub wanted: DeviceQuestion,
+    /// Where the sysfs source, polled before this one, tells what it found: as long as that stays the same the devices
+    /// are not listed once more. `None` where there is no such source.
+    pub ports: Option<PortMap>,
     /// Between two readings of the AER totals, ns.
     pub period_ns: Nanos,
 }
@@ -34,7 +38,7 @@ impl PcieOptions {
     /// All devices, AER totals once a second.
     #[must_use]
     pub fn new(files: Arc<dyn Files>) -> Self {
-        Self { files, wanted: Arc::new(|_| true), period_ns: 1_000_000_000 }
+        Self { files, wanted: Arc::new(|_| true), ports: None, period_ns: 1_000_000_000 }
     }
 }
 
@@ -44,6 +48,8 @@ pub struct PcieSource {
     due: Nanos,
     last_poll: Nanos,
     slow_due: Nanos,
+    /// The ports the functions were found for.
+    ports: Option<Arc<[RdmaPort]>>,
     /// The entries of `class/infiniband` the functions were found for.
     devices: Vec<Entry>,
     functions: Vec<Function>,
@@ -60,6 +66,7 @@ impl PcieSource {
             due: 0,
             last_poll: 0,
             slow_due: 0,
+            ports: None,
             devices: Vec::new(),
             functions: Vec::new(),
             without: Vec::new(),
@@ -69,6 +76,7 @@ impl PcieSource {
     /// Goes on in another tree of the same machine, taken later: what did not change is not said again.
     pub fn look_at(&mut self, files: Arc<dyn Files>) {
         self.options.files = files;
+        self.ports = None;
         self.devices.clear();
         for function in &mut self.functions {
             function.close();
@@ -77,6 +85,12 @@ impl PcieSource {
 
     /// Finds the functions when the devices are others than the last time.
     fn scan(&mut self, now: Nanos) {
+        let ports = self.options.ports.as_ref().map(PortMap::now);
+        let same = ports.as_ref().zip(self.ports.as_ref()).is_some_and(|(now, before)| Arc::ptr_eq(now, before));
+        if same && now < self.slow_due {
+            return;
+        }
+        self.ports = ports;
         let files = &*self.options.files;
         let mut devices = files.list("class/infiniband").unwrap_or_default();
         devices.retain(|entry| entry.object && (self.options.wanted)(&entry.name));

@@ -181,15 +181,29 @@ impl SysfsSource {
     }
 
     fn tell_ports(&self) {
-        let ports = self.devices.iter().flat_map(|device| {
-            device.ports.iter().map(|port| RdmaPort {
-                device: device.name.clone(),
-                port: port.number,
-                netdevs: port.netdevs.clone(),
-                bond: port.bond.clone(),
-                pci: device.seen.pci.as_deref().or(port.netdev_pci.as_deref()).map(str::to_owned),
-                driver: device.seen.driver.as_deref().map(str::to_owned),
-            })
+        let ports = || self.devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+        let known = self.options.ports.now();
+        let told = known.iter().zip(ports()).all(|(known, (device, port))| {
+            known.device == device.name
+                && known.inode == device.inode
+                && known.port == port.number
+                && known.netdevs == port.netdevs
+                && known.bond == port.bond
+                && known.pci.as_deref() == device.seen.pci.as_deref().or(port.netdev_pci.as_deref())
+                && known.driver.as_deref() == device.seen.driver.as_deref()
+        });
+        // Nothing is copied in an ordinary poll.
+        if told && known.len() == ports().count() {
+            return;
+        }
+        let ports = ports().map(|(device, port)| RdmaPort {
+            device: device.name.clone(),
+            inode: device.inode,
+            port: port.number,
+            netdevs: port.netdevs.clone(),
+            bond: port.bond.clone(),
+            pci: device.seen.pci.as_deref().or(port.netdev_pci.as_deref()).map(str::to_owned),
+            driver: device.seen.driver.as_deref().map(str::to_owned),
         });
         self.options.ports.set(ports.collect());
     }
