@@ -84,15 +84,15 @@ pub const AH_GRH: u32 = 1;
 
 /// Pointers of `ibv_context` that are told, in the order of [`Learned::context`]: `poll_cq`, `post_srq_recv`, `post_send`,
 /// `post_recv`; the numbers are offsets in the structure.
-pub const CONTEXT_OPERATIONS: [u64; 4] = [96, 168, 208, 216];
+pub const CONTEXT_OPERATIONS: [usize; 4] = [96, 168, 208, 216];
 
 /// Where in `ibv_qp_ex` the table of operations begins: `wr_atomic_cmp_swp`.
-pub const QP_EX_OPERATIONS: u64 = 184;
+pub const QP_EX_OPERATIONS: usize = 184;
 /// Its entries up to `wr_abort`, `wr_atomic_write` and `wr_flush`, eight bytes each, without a gap.
 pub const QP_EX_COUNT: usize = 22;
 
 /// Where in `ibv_cq_ex` the table of operations begins: `start_poll`, `next_poll`, `end_poll`.
-pub const CQ_EX_OPERATIONS: u64 = 144;
+pub const CQ_EX_OPERATIONS: usize = 144;
 /// Its entries that are told.
 pub const CQ_EX_COUNT: usize = 3;
 

@@ -34,15 +34,15 @@ fn learn(ctx: ProbeContext) -> u32 {
         recv_cq_ex: [0; CQ_EX_COUNT],
     });
     let [poll_cq, post_srq_recv, post_send, post_recv] = CONTEXT_OPERATIONS;
-    let pointer = |offset: u64| {
+    let pointer = |offset: usize| {
         // SAFETY: the helper checks the address.
-        unsafe { bpf_probe_read_user(head.context.wrapping_add(offset) as *const u64) }.unwrap_or(0)
+        unsafe { bpf_probe_read_user(head.context.wrapping_add(offset as u64) as *const u64) }.unwrap_or(0)
     };
     learned.context = [pointer(poll_cq), pointer(post_srq_recv), pointer(post_send), pointer(post_recv)];
     // What lies behind the QP or the queue may end with its page: then there are no such operations.
-    read(qp.wrapping_add(QP_EX_OPERATIONS), &mut learned.qp_ex);
-    read(head.send_cq.wrapping_add(CQ_EX_OPERATIONS), &mut learned.send_cq_ex);
-    read(head.recv_cq.wrapping_add(CQ_EX_OPERATIONS), &mut learned.recv_cq_ex);
+    read(qp.wrapping_add(QP_EX_OPERATIONS as u64), &mut learned.qp_ex);
+    read(head.send_cq.wrapping_add(CQ_EX_OPERATIONS as u64), &mut learned.send_cq_ex);
+    read(head.recv_cq.wrapping_add(CQ_EX_OPERATIONS as u64), &mut learned.recv_cq_ex);
     let tables = tables(learned);
     if KNOWN.insert(tables, 1_u8, NOEXIST).is_ok() {
         record.submit(0);

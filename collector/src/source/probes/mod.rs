@@ -321,7 +321,7 @@ impl Probes {
                     Turn::Off(group, reason) => {
                         // First told, then done: what still hits is counted as a hit and in no statistics.
                         let on = GROUPS.map(|other| other != group && self.attached.has_group(other));
-                        running.tell(&on);
+                        running.tell(on);
                         self.attached.detach_group(group, &reason);
                     }
                     Turn::On(group) => self.attached.attach_group(group),
@@ -331,7 +331,7 @@ impl Probes {
         }
         if running.told_changes != Some(self.attached.changes()) {
             running.told_changes = Some(self.attached.changes());
-            running.tell(&GROUPS.map(|group| self.attached.has_group(group)));
+            running.tell(GROUPS.map(|group| self.attached.has_group(group)));
         }
     }
 
@@ -465,8 +465,7 @@ impl Running {
     }
 
     /// Tells the programs which groups are watched from now on.
-    fn tell(&self, on: &[bool; 2]) {
-        let [posts, completions] = *on;
+    fn tell(&self, [posts, completions]: [bool; 2]) {
         let every = if self.governor.is_limited() { TIMED_ONE_IN } else { 1 };
         self.maps.begin_epoch(clock::monotonic_ns(), posts, completions, every);
     }
@@ -499,15 +498,14 @@ impl Running {
 
 /// The operations a process was seen to use, with their addresses in it.
 fn addresses(learned: &Learned) -> Vec<(Operation, u64)> {
-    let table = |table: Table, first: u64, pointers: &[u64]| {
-        let at =
-            |operation: Operation| pointers.get((operation.offset() as u64).checked_sub(first)? as usize / 8).copied();
+    let table = |table: Table, first: usize, pointers: &[u64]| {
+        let at = |operation: Operation| pointers.get(operation.offset().checked_sub(first)? / 8).copied();
         let all = Operation::ALL.iter().filter(|operation| operation.table() == table);
         all.filter_map(|operation| Some((*operation, at(*operation)?))).collect::<Vec<_>>()
     };
     let context =
         Operation::ALL.iter().filter(|operation| operation.table() == Table::Context).filter_map(|operation| {
-            let at = CONTEXT_OPERATIONS.iter().position(|offset| *offset == operation.offset() as u64)?;
+            let at = CONTEXT_OPERATIONS.iter().position(|offset| *offset == operation.offset())?;
             Some((*operation, *learned.context.get(at)?))
         });
     let mut all: Vec<(Operation, u64)> = context.collect();

@@ -160,7 +160,7 @@ fn tell(observation: &Observation<'_>) -> String {
             let wide = stats.size_log2.as_ref().map(|sizes| sizes.0.iter().sum::<u64>());
             let wide = wide.map_or(String::new(), |n| format!(" sizes {n}"));
             let completed = stats.completions.map_or(String::new(), |n| format!(" completions {n}"));
-            let errors: String = stats.errors.iter().map(|(name, n)| format!(" {name} {n}")).collect();
+            let errors = stats.errors.iter().fold(String::new(), |text, (name, n)| text + &format!(" {name} {n}"));
             let vendor_err = stats.vendor_err.map_or(String::new(), |code| format!(" vendor_err {code}"));
             let tail = format!("{wide}{completed}{errors}{vendor_err}");
             format!("{}:{} posts {} bytes {}{tail}", stats.device, stats.qpn, stats.posts, stats.bytes)
@@ -368,7 +368,9 @@ fn with_completions(index: u32) -> Bench {
 #[test]
 fn completions_are_told_by_status() {
     let mut bench = with_completions(1);
-    [0, 12, 5].into_iter().for_each(|status| bench.memory.complete(1, status));
+    for status in [0, 12, 5] {
+        bench.memory.complete(1, status);
+    }
     bench.collect();
     bench.sweep(1000);
     let stats = "rxea:17 posts 3 bytes 300 sizes 3 completions 3 WR_FLUSH_ERR 1 RETRY_EXC_ERR 1";
@@ -378,7 +380,9 @@ fn completions_are_told_by_status() {
 #[test]
 fn errors_of_a_qp_without_room_for_statuses_are_told_without_a_name() {
     let mut bench = with_completions(6);
-    [0, 12].into_iter().for_each(|status| bench.memory.complete(6, status));
+    for status in [0, 12] {
+        bench.memory.complete(6, status);
+    }
     bench.collect();
     bench.sweep(1000);
     assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 2 other 1"]);
