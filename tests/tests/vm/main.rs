@@ -7,6 +7,7 @@ mod places;
 mod recordings;
 mod service;
 mod sources;
+mod verbs;
 
 use end_to_end::vm::on_each_kernel;
 use serde_json::json;
