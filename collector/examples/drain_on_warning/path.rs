@@ -28,7 +28,7 @@ impl Path {
     /// Opens both devices and registers memory for `depth` operations at once; there is no QP yet.
     pub(crate) fn open(device: &str, peer: &str, size: u32, depth: u32) -> Result<Self, String> {
         let open = |device: &str| {
-            let end = Context::open(device).and_then(|context| Endpoint::open(&context, PORT, size as usize, depth));
+            let end = Context::open(device).and_then(|context| Endpoint::open(&context, PORT, size as usize, depth, 0));
             end.map_err(|error| format!("{device}: {error}"))
         };
         Ok(Self { a: open(device)?, b: open(peer)?, size, posted: 0, completed: 0, failed: 0 })

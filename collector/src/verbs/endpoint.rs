@@ -68,13 +68,14 @@ pub enum State {
 }
 
 impl Endpoint {
-    /// Makes everything but the QP on a port: `bytes` of memory, room for `depth` work requests at once.
+    /// Makes everything but the QP on a port: `bytes` of memory, room for `depth` work requests at once. On Ethernet the
+    /// `nth` best GID is used, from 0; after the last it is the first again.
     ///
     /// # Errors
     /// The call that failed. [`Error::NoGid`] on Ethernet without an address.
-    pub fn open(context: &Context, port: u8, bytes: usize, depth: u32) -> Result<Self, Error> {
+    pub fn open(context: &Context, port: u8, bytes: usize, depth: u32, nth: usize) -> Result<Self, Error> {
         let attributes = context.port(port)?;
-        let gid = match gid_index(context, port, attributes)? {
+        let gid = match gid_index(context, port, attributes, nth)? {
             Some(index) => Some((index, context.gid(port, index)?)),
             None => None,
         };
@@ -304,13 +305,14 @@ impl Drop for Endpoint {
 }
 
 /// The index of the GID a connection on this port uses; `None` where the LID is enough.
-fn gid_index(context: &Context, port: u8, attributes: Port) -> Result<Option<u8>, Error> {
+fn gid_index(context: &Context, port: u8, attributes: Port, nth: usize) -> Result<Option<u8>, Error> {
     if !attributes.ethernet {
         // A subnet without LIDs addresses by the first GID.
         return Ok((attributes.lid == 0).then_some(0));
     }
     let files = RootedFiles::new("/sys").map_err(|error| Error::Call { what: "/sys cannot be opened", error })?;
     let gids = read(&files, &format!("class/infiniband/{}/ports/{port}", context.name()));
-    let chosen = gid::choose(&gids).ok_or(Error::NoGid)?;
+    let ordered = gid::by_preference(&gids);
+    let chosen = ordered.get(nth % ordered.len().max(1)).ok_or(Error::NoGid)?;
     Ok(Some(u8::try_from(chosen.index).map_err(|_| Error::TooLarge("index of the GID"))?))
 }

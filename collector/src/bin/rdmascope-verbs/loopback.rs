@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use collector::clock;
 use collector::node::filter;
+use collector::source::loopback::PROGRAM;
 use collector::source::loopback::line::{Line, Measured};
 
 use crate::Loopback;
@@ -82,8 +83,9 @@ pub(crate) fn run(asked: &Loopback) -> Result<(), String> {
 fn begin(name: String, plan: Plan, first: Instant, say: &Arc<Say>, stop: &Arc<Stop>) -> Result<Watched, String> {
     let progress = Arc::new(Progress::default());
     let (shown, say, stop, device) = (progress.clone(), say.clone(), stop.clone(), name.clone());
+    // The kernel's list of QPs names the thread that made them, and people look for the program's name there.
     let thread = thread::Builder::new()
-        .name(device.clone())
+        .name(PROGRAM.to_owned())
         .spawn(move || watch(&device, plan, first, &shown, &say, &stop))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok(Watched { name, progress, thread })

@@ -26,10 +26,10 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Makes it.
-    pub(crate) fn open(context: &Context, number: u8, port: Port, bytes: u32) -> Result<Self, Error> {
+    /// Makes it, on Ethernet by the `nth` best GID.
+    pub(crate) fn open(context: &Context, number: u8, port: Port, bytes: u32, nth: usize) -> Result<Self, Error> {
         // The first half is written into the second.
-        let mut endpoint = Endpoint::open(context, number, 2 * bytes as usize, 1)?;
+        let mut endpoint = Endpoint::open(context, number, 2 * bytes as usize, 1, nth)?;
         endpoint.create(1)?;
         endpoint.connect(&endpoint.address(), TIMERS)?;
         let target = endpoint.memory(bytes as usize);

@@ -80,6 +80,8 @@ struct Device<'n> {
 #[derive(Default)]
 struct PortProbe {
     probe: Option<Probe>,
+    /// The GID to use, by preference.
+    nth: usize,
     rest: Rest,
 }
 
@@ -152,7 +154,11 @@ impl PortProbe {
         let measured = (|| {
             let probe = match self.probe.take() {
                 Some(probe) => probe,
-                None => Probe::open(context, number, port, plan.bytes).map_err(|error| error.to_string())?,
+                None => Probe::open(context, number, port, plan.bytes, self.nth).map_err(|error| {
+                    // An address that the kernel finds no way to may have a neighbour in the table to which there is one.
+                    self.nth += 1;
+                    error.to_string()
+                })?,
             };
             self.probe.insert(probe).measure(plan.operations)
         })();
