@@ -71,7 +71,7 @@ fn a_port_s_loopback_stands_in_a_line_of_its_own_and_says_when_it_is_old() {
         let text = screen(sample::feed(world, Mode::Live), options, (120, 40));
         text.lines().find(|line| line.contains("loopback")).map(|line| line.trim_matches(['"', ' ']).to_owned())
     };
-    let line = "loopback 1.90 µs median, 2.50 µs p99, 12.3 µs max of 32 writes; since 00:01:00";
+    let line = "loopback 1.90 µs median, 2.50 µs p99, 12.3 µs max of 32 writes; since +60 s";
     assert_eq!(shown(engine.snapshot()).as_deref(), Some(line));
     let note = Note { source: "test".into(), text: "time goes on".into() };
     engine.take(&Observation { t: 72_000_000_000, body: Body::Note(note) });

@@ -38,6 +38,7 @@ impl Say {
         self.with(|inner| {
             let mut line = Vec::new();
             write_observation(&Observation { t, body: Body::Loopback(loopback) }, &mut line)?;
+            line.push(b'\n');
             inner.output.write_all(&line)?;
             inner.output.flush()
         });
@@ -136,6 +137,17 @@ mod tests {
                 a(Measured::Gone)
             ]
         );
+    }
+
+    #[test]
+    fn a_measurement_is_a_line_of_its_own() {
+        let paper = Paper::default();
+        let say = Say::new(Box::new(paper.clone()), Arc::default());
+        say.measured(7, Loopback { device: "a".into(), port: 1, n: 32, ..Loopback::default() });
+        say.line(&Line::Alive { t: 8, cpu_ns: 1 });
+        let text = String::from_utf8(paper.0.lock().expect("no writer panics").clone()).expect("text");
+        let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).expect("a line")).collect();
+        assert!(matches!(lines[..], [Line::Loopback { t: 7, n: 32, .. }, Line::Alive { t: 8, .. }]), "{text}");
     }
 
     #[test]
