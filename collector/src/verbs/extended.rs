@@ -64,10 +64,11 @@ impl QpKind {
         const WINDOWS: u64 = READ
             | (ffi::IBV_QP_EX_WITH_LOCAL_INV | ffi::IBV_QP_EX_WITH_BIND_MW | ffi::IBV_QP_EX_WITH_SEND_WITH_INV) as u64;
         const NEWEST: u64 = WINDOWS | (ffi::IBV_QP_EX_WITH_FLUSH | ffi::IBV_QP_EX_WITH_ATOMIC_WRITE) as u64;
+        const OFFLOAD: u64 = SEND | (ffi::IBV_QP_EX_WITH_TSO as u64);
         match self {
             Self::Rc | Self::XrcSend => &[NEWEST, WINDOWS, READ, WRITE],
             Self::Uc => &[WRITE, SEND],
-            Self::Ud => &[SEND | ffi::IBV_QP_EX_WITH_TSO as u64, SEND],
+            Self::Ud => &[OFFLOAD, SEND],
         }
     }
 }

@@ -129,7 +129,7 @@ fn a_probe_that_crashed_is_told_with_its_signal_and_is_started_again() {
             }
             _ => {}
         });
-        assert!(told.iter().any(|reason| reason.contains("killed by signal 11")), "on {}: {told:?}", results.kernel);
+        assert!(told.iter().any(|reason| reason.contains("killed by signal 6")), "on {}: {told:?}", results.kernel);
         let again = action(results, "again");
         assert!(measured(results, "rxea").iter().any(|t| *t > again), "on {}", results.kernel);
     });

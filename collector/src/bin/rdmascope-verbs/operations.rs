@@ -59,10 +59,10 @@ fn of(context: &Context) -> Vec<Found> {
 }
 
 fn found(device: &str, made: String, functions: Result<Functions, String>) -> Found {
-    let placed = functions.and_then(|functions| {
+    let answer = functions.and_then(|functions| {
         let maps = fs::read_to_string("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
         Ok(functions.into_iter().filter_map(|(name, address)| Some((name, own_place(&maps, address)?))).collect())
     });
-    let (places, error) = placed.map_or_else(|error| (BTreeMap::new(), Some(error)), |places| (places, None));
+    let (places, error) = answer.map_or_else(|error| (BTreeMap::new(), Some(error)), |places| (places, None));
     Found { device: device.to_owned(), made, places, error }
 }

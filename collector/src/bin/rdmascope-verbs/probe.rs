@@ -9,10 +9,10 @@ use collector::verbs::{Context, Endpoint, Error, Port, Remote, Timers};
 
 /// An operation that is not back after this is lost.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So long the processor is used for waiting; after that it is looked once in [`NAP`]. So a measurement never costs more
-/// than `operations` times this, and what takes longer is measured a nap too long at most.
+/// So long the processor is used for waiting. After that it is looked again each time the wait has become longer by this
+/// part of itself: so waiting costs little, and what takes long is measured too long by no more than that part.
 const SPIN: Duration = Duration::from_micros(200);
-const NAP: Duration = Duration::from_micros(50);
+const NAP: u32 = 8;
 /// 67 ms until it is sent again, three times: a lost packet of a loopback is a fault, and is to show as one soon.
 const TIMERS: Timers = Timers { timeout: 14, retry: 3 };
 
@@ -61,7 +61,7 @@ impl Probe {
                 return Err(format!("a write to the port itself is not back after {} s", PATIENCE.as_secs()));
             }
             // A software device may need this very processor.
-            if took > SPIN { std::thread::sleep(NAP) } else { std::thread::yield_now() }
+            if took > SPIN { std::thread::sleep(took / NAP) } else { std::thread::yield_now() }
         }
     }
 }

@@ -271,11 +271,13 @@ impl Loopback {
         }
     }
 
-    fn tell(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+    fn tell(&mut self, emit: &mut Emit<'_>) {
+        // A round of all sources may have begun long before this: a measurement keeps the time it has of its own.
+        let latest = clock::monotonic_ns();
         for line in self.pending.drain(..) {
             let Line::Loopback { t, device, port, p50_ns, p99_ns, max_ns, n } = line else { continue };
             let body = Body::Loopback(Measurement { device: device.into(), port, p50_ns, p99_ns, max_ns, n });
-            emit(&Observation { t: t.min(now), body });
+            emit(&Observation { t: t.min(latest), body });
         }
     }
 }
@@ -361,7 +363,7 @@ impl Source for Loopback {
         {
             self.launch(now);
         }
-        self.tell(now, emit);
+        self.tell(emit);
     }
 
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
