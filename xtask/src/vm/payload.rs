@@ -145,15 +145,15 @@ pub(crate) fn pack(init: Init, payloads: &[&Payload], extra: &[PathBuf], work: &
         let program = compile(&source, work)?;
         archive.copy(&format!("payload/{}", file_name(&program)), &program)?;
     }
-    let needed: [(_, fn() -> Result<PathBuf>); 3] = [
-        (PRODUCT, build_product),
-        (BESIDE, || build_with_verbs("--bin", BESIDE)),
-        (EXAMPLE, || build_with_verbs("--example", EXAMPLE)),
-    ];
-    for (program, build) in needed {
+    for program in [PRODUCT, BESIDE, EXAMPLE] {
         let given = extra.iter().any(|path| path.file_name().is_some_and(|name| name == program));
         if !given && payloads.iter().any(|payload| payload.needs.iter().any(|need| need == program)) {
-            archive.copy(&format!("payload/{program}"), &build()?)?;
+            let built = match program {
+                BESIDE => build_with_verbs("--bin", BESIDE)?,
+                EXAMPLE => build_with_verbs("--example", EXAMPLE)?,
+                _ => build_product()?,
+            };
+            archive.copy(&format!("payload/{program}"), &built)?;
         }
     }
     for path in extra {
