@@ -24,7 +24,7 @@ struct Found {
     device: String,
     /// What was made: `qp rc`, `cq`, …
     made: String,
-    /// Places by the names of the functions; what lies in no file is left out.
+    /// Places by the names of the functions; what lies in no file, or is libibverbs's own stub, is left out.
     places: BTreeMap<&'static str, Place>,
     /// Why nothing was made.
     error: Option<String>,
@@ -61,7 +61,10 @@ fn of(context: &Context) -> Vec<Found> {
 fn found(device: &str, made: String, functions: Result<Functions, String>) -> Found {
     let answer = functions.and_then(|functions| {
         let maps = fs::read_to_string("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
-        Ok(functions.into_iter().filter_map(|(name, address)| Some((name, own_place(&maps, address)?))).collect())
+        Ok(functions
+            .into_iter()
+            .filter_map(|(name, address)| Some((name, own_place(&maps, address).filter(|place| !place.is_stub())?)))
+            .collect())
     });
     let (places, error) = answer.map_or_else(|error| (BTreeMap::new(), Some(error)), |places| (places, None));
     Found { device: device.to_owned(), made, places, error }
