@@ -1,7 +1,7 @@
 # The loopback probe on software devices: what it measures and what it leaves alone, a port that goes down, a device that is
 # deleted under it, a probe that crashes, and what is left when the program is killed. `actions` has the times.
 # order: 45
-# timeout: 300
+# timeout: 420
 # needs: rdmascope rdmascope-verbs
 
 fabric || fail 'the fabric did not come up'
@@ -68,12 +68,12 @@ qps stopped
 rdmascope qps --recording recording.jsonl --json > qps.json || fail 'no table of QPs'
 
 step 'doctor'
-rdmascope doctor --json > off.json 2> off.err || fail 'doctor'
-rdmascope doctor --json --loopback > on.json 2> on.err || fail 'doctor --loopback'
-rdmascope doctor --json --loopback --verbs-program /nowhere > missing.json 2> missing.err || fail 'doctor without the program'
+rdmascope doctor --no-ebpf --json > off.json 2> off.err || fail 'doctor'
+rdmascope doctor --no-ebpf --json --loopback > on.json 2> on.err || fail 'doctor --loopback'
+rdmascope doctor --no-ebpf --json --loopback --verbs-program /nowhere > missing.json 2> missing.err || fail 'doctor without the program'
 
 step 'rdmascope is killed'
-rdmascope record killed.jsonl --loopback 2> killed.err &
+rdmascope record killed.jsonl --no-ebpf --loopback 2> killed.err &
 killed=$!
 wait_for 40 sh -c 'rdma -j -d resource show qp | grep -q rdmascope-verbs' || fail 'no QP of the probe'
 qps alive
