@@ -154,10 +154,10 @@ fn the_rest_doubles_with_each_failure_up_to_a_minute() {
 fn a_program_that_says_nothing_is_killed_and_named() {
     let bench = Bench::new(&format!("echo $$ > pid\necho '{HELLO}'\nexec sleep 1000"));
     let mut probe = bench.probe();
-    probe.silence_ns = 1;
     probe.shortest_rest_ns = LONGEST_REST_NS;
-    until(&mut probe, |seen, _| says(seen, "hangs") && matches!(probe.state, State::Resting { .. }));
-    assert_eq!(running(&bench.path("pid")), None);
+    until(&mut probe, |_, _| running(&bench.path("pid")).is_some());
+    probe.silence_ns = 1;
+    until(&mut probe, |seen, _| says(seen, "hangs") && running(&bench.path("pid")).is_none());
 }
 
 /// The process of this number, if there is one.
