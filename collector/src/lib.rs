@@ -29,3 +29,5 @@ pub mod sim;
 pub mod sink;
 pub mod source;
 pub mod timeline;
+#[cfg(feature = "verbs")]
+pub mod verbs;

@@ -14,6 +14,7 @@ use crate::source::devlink::Devlink;
 use crate::source::ethtool::Ethtool;
 use crate::source::files::RootedFiles;
 use crate::source::hwmon::Hwmon;
+use crate::source::loopback::{self, Loopback, LoopbackOptions};
 use crate::source::netdev::Netdev;
 use crate::source::packets::{self, PacketOptions, Packets, Watch};
 use crate::source::pcie::{PcieOptions, PcieSource};
@@ -41,6 +42,8 @@ pub struct NodeOptions {
     pub packets: Watch,
     /// Packets looked at in a second.
     pub packet_budget: u32,
+    /// Measure a loopback of each port with this program (`None`: the one that is found); `None` measures nothing.
+    pub loopback: Option<Option<PathBuf>>,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -75,6 +78,7 @@ impl Node {
         let wanted = filter(&options.device, &options.exclude)?;
         let no_device = why_no_device(&*files);
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let aside = options.probes_aside;
         let mut sysfs = SysfsOptions::new(files.clone());
         sysfs.wanted = wanted.clone();
         sysfs.period_ns = options.interval_ns;
@@ -109,11 +113,22 @@ impl Node {
             sources.push(Box::new(Devlink::start(files.clone(), ports.clone())));
             sources.push(Box::new(Hwmon::new(files.clone(), ports)));
             match probes {
-                Some(probes) if options.probes_aside => {
+                Some(probes) if aside => {
                     sources.push(Box::new(Starting::new("probes", move || Box::new(Probes::start(&probes)))));
                 }
                 Some(probes) => sources.push(Box::new(Probes::start(&probes))),
                 None => sources.push(Box::new(Absent::new("probes", "switched off (--no-ebpf)", None))),
+            }
+            match &options.loopback {
+                Some(program) => {
+                    let options = LoopbackOptions {
+                        program: program.clone(),
+                        device: options.device.clone(),
+                        exclude: options.exclude.clone(),
+                    };
+                    sources.push(Box::new(Loopback::start(options, !aside)));
+                }
+                None => sources.push(Box::new(Absent::new(loopback::NAME, "off unless asked for", Some("--loopback")))),
             }
             if options.packets.is_off() {
                 let fix = Some("--packets auto");
@@ -134,7 +149,7 @@ impl Node {
             sources.push(Box::new(Netdev::of_tree(files.clone(), ports.clone(), options.interval_ns)));
             sources.push(Box::new(Congestion::of_tree(files.clone(), ports.clone())));
             sources.push(Box::new(Hwmon::new(files, ports)));
-            for name in [nldev::NAME, ethtool::NAME, devlink::NAME, "probes", packets::NAME] {
+            for name in [nldev::NAME, ethtool::NAME, devlink::NAME, "probes", loopback::NAME, packets::NAME] {
                 sources.push(Box::new(Absent::new(
                     name,
                     "other root: it would show this node, not the tree",
@@ -164,9 +179,13 @@ fn header(here: bool) -> Header {
 }
 
 /// Whether a device of this name is to be watched.
-type Wanted = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub type Wanted = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-fn filter(device: &[String], exclude: &[String]) -> Result<Wanted, NodeError> {
+/// The filter by patterns of devices wanted (none: all) and of devices left alone.
+///
+/// # Errors
+/// A pattern is none.
+pub fn filter(device: &[String], exclude: &[String]) -> Result<Wanted, NodeError> {
     let (device, exclude) = (patterns(device)?, patterns(exclude)?);
     Ok(Arc::new(move |name| (device.is_empty() || device.is_match(name)) && !exclude.is_match(name)))
 }

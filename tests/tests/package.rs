@@ -70,6 +70,14 @@ fn the_deb_installs_on_debian_12_works_there_and_a_purge_leaves_only_what_it_nam
 
     let version = debian.run(&["rdmascope", "--version"]);
     assert_eq!(version.trim(), concat!("rdmascope ", env!("CARGO_PKG_VERSION")));
+    // It starts, so the library it links is there: the package depends on it.
+    let version = debian.run(&["rdmascope-verbs", "--version"]);
+    assert_eq!(version.trim(), concat!("rdmascope-verbs ", env!("CARGO_PKG_VERSION")));
+    assert!(debian.run(&["rdmascope-verbs", "--help"]).contains("loopback"));
+    let depends = debian.run(&["dpkg-query", "--show", "--showformat=${Depends}", "rdmascope"]);
+    assert!(depends.contains("libibverbs1"), "{depends}");
+    let page = debian.run(&["zcat", "/usr/share/man/man1/rdmascope-verbs.1.gz"]);
+    assert!(page.contains(".TH rdmascope-verbs 1"), "{page}");
     // The shipped configuration is one that the program takes.
     let ports =
         debian.run(&["rdmascope", "--config", "/etc/rdmascope/rdmascope.toml", "demo", "--json", "--for", "1s"]);

@@ -57,6 +57,12 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "RDMASCOPE_PACKET_BUDGET", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) packet_budget: Option<u32>,
+    /// Measure how long a write from each port to itself takes, once a second; makes a queue pair on each
+    #[arg(long, global = true, env = "RDMASCOPE_LOOPBACK", value_parser = switch())]
+    pub(crate) loopback: bool,
+    /// The program that measures it [default: rdmascope-verbs beside this one, else on PATH]
+    #[arg(long, global = true, env = "RDMASCOPE_VERBS_PROGRAM", value_name = "FILE")]
+    pub(crate) verbs_program: Option<PathBuf>,
     /// How much collect says on standard error [default: info]
     #[arg(long, global = true, env = "RDMASCOPE_LOG", value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Level>,

@@ -29,6 +29,8 @@ struct File {
     max_qps: Option<u32>,
     packets: Option<String>,
     packet_budget: Option<u32>,
+    loopback: bool,
+    verbs_program: Option<PathBuf>,
     log: Option<String>,
     color: Option<String>,
     ascii: bool,
@@ -110,6 +112,7 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             max_qps: global.max_qps.or(file.max_qps),
             packets,
             packet_budget: global.packet_budget.or(file.packet_budget).unwrap_or(DEFAULT_BUDGET),
+            loopback: (global.loopback || file.loopback).then(|| global.verbs_program.clone().or(file.verbs_program)),
             probes_aside: false,
         },
         collect: file.collect,
@@ -175,6 +178,12 @@ packets = "off"
 
 # Packets looked at in a second; what comes beyond is lost, and counted.
 packet-budget = 100000
+
+# Measure how long a write from each port to itself takes, once a second. Makes a queue pair on each active port.
+loopback = false
+
+# The program that measures it; default: rdmascope-verbs beside rdmascope, else on PATH.
+# verbs-program = "/usr/bin/rdmascope-verbs"
 
 # How much collect says on standard error: "error", "warn", "info" or "debug".
 log = "info"

@@ -75,7 +75,7 @@ impl Node {
             ("nldev", Seeing::Ok, None),
             ("ethtool", Seeing::Partial, Some("ib0: no such statistics")),
             ("pcie", Seeing::Ok, None),
-            ("loopback", Seeing::Off, Some("this version does not measure it")),
+            ("loopback", Seeing::Off, Some("everything: off unless asked for")),
         ] {
             let body = SourceState { source: name.into(), state, reason: reason.map(Cow::from) };
             self.take(0, Body::Source(body));
@@ -457,8 +457,7 @@ impl Node {
             reason: reason.to_owned(),
             fix: Some(fix.to_owned()),
         };
-        let unmeasured =
-            Missing { what: "latency".to_owned(), reason: "this version does not measure it".to_owned(), fix: None };
+        let unmeasured = missing("everything", "off unless asked for", "--loopback");
         let source = |name, state, sees: &str, missing| Availability { name, state, sees: sees.to_owned(), missing };
         Status {
             own: OwnCost { cpu_share: Some(0.004), resident_bytes: Some(61 << 20) },

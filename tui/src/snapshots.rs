@@ -56,6 +56,29 @@ fn without_a_port_the_reasons_stand_there_instead_of_a_table() {
 }
 
 #[test]
+fn a_port_s_loopback_stands_in_a_line_of_its_own_and_says_when_it_is_old() {
+    use collector::observation::{Body, Device, Loopback, Note, Observation, Port};
+    let mut engine = collector::engine::Engine::new(Header::new(), collector::rule::Settings::default());
+    let mut take = |s: u64, body: Body<'_>| engine.take(&Observation { t: s * 1_000_000_000, body });
+    take(1, Body::Device(Device { device: "d".into(), ..Device::default() }));
+    take(1, Body::Port(Port { device: "d".into(), port: 1, ..Port::default() }));
+    for (s, p50_ns) in [(61, 2000), (62, 1900)] {
+        let loopback = Loopback { device: "d".into(), port: 1, p50_ns, p99_ns: 2500, max_ns: 12_300, n: 32 };
+        take(s, Body::Loopback(loopback));
+    }
+    let shown = |world| {
+        let options = ScreenOptions { first: PaneId::Port, ..ScreenOptions::default() };
+        let text = screen(sample::feed(world, Mode::Live), options, (120, 40));
+        text.lines().find(|line| line.contains("loopback")).map(|line| line.trim_matches(['"', ' ']).to_owned())
+    };
+    let line = "loopback 1.90 µs median, 2.50 µs p99, 12.3 µs max of 32 writes; since +60 s";
+    assert_eq!(shown(engine.snapshot()).as_deref(), Some(line));
+    let note = Note { source: "test".into(), text: "time goes on".into() };
+    engine.take(&Observation { t: 72_000_000_000, body: Body::Note(note) });
+    assert_eq!(shown(engine.snapshot()), Some(format!("{line}, the last one 00:10 ago")));
+}
+
+#[test]
 fn with_ascii_nothing_else_is_on_the_screen() {
     for pane in PaneId::ALL {
         let options = ScreenOptions { first: pane, ascii: true, ..ScreenOptions::default() };

@@ -34,14 +34,14 @@ enum Kind {
 
 /// Builds the program and packs it; lists what went in.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let program = build()?;
+    let programs = Programs::build()?;
     if arguments.kind != Kind::Rpm {
-        let package = deb::make(&program)?;
+        let package = deb::make(&programs)?;
         print!("{}", deb::listing(&package)?);
         say_size(&package)?;
     }
     if arguments.kind != Kind::Deb {
-        let package = rpm::make(&program)?;
+        let package = rpm::make(&programs)?;
         print!("{}", rpm::listing(&package)?);
         say_size(&package)?;
     }
@@ -53,9 +53,25 @@ fn directory() -> PathBuf {
     workspace::root().join("target/package")
 }
 
-fn build() -> Result<PathBuf> {
-    command::run(&mut command::cargo(["build", "--release", "--package", "rdmascope"]))?;
-    Ok(workspace::target().join("release/rdmascope"))
+/// The programs of a release build.
+pub(crate) struct Programs {
+    /// The product.
+    pub(crate) rdmascope: PathBuf,
+    /// What makes QPs for it.
+    pub(crate) verbs: PathBuf,
+}
+
+impl Programs {
+    /// Builds both. In two steps: built together, the features of one would be those of the other, and the product is not
+    /// to link libibverbs.
+    pub(crate) fn build() -> Result<Self> {
+        let verbs = ["--package", "collector", "--features", "verbs", "--bin", "rdmascope-verbs"];
+        for what in [&["--package", "rdmascope"][..], &verbs] {
+            command::run(command::cargo(["build", "--quiet", "--release"]).args(what))?;
+        }
+        let release = workspace::target().join("release");
+        Ok(Self { rdmascope: release.join("rdmascope"), verbs: release.join("rdmascope-verbs") })
+    }
 }
 
 fn say_size(package: &Path) -> Result<()> {

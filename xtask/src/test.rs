@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every test there is, and one line that counts them.
 //!
 //! 1. the host's packages, where they may be installed;
-//! 2. the release build, which tests look at and the guests run; the .deb with it, and a Debian to install it in;
+//! 2. the release builds, which tests look at and the guests run; the .deb with it, and a Debian to install it in;
 //! 3. `cargo test` for the workspace;
 //! 4. a few traces of each kind through the rules, which must not have become worse (`cargo xtask score --subset`);
 //! 5. the payloads on every kernel, then the assertions over what they left (`tests/tests/vm`), which find the results
@@ -51,8 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let guests = if arguments.no_vm { Some("--no-vm was given".to_owned()) } else { vm::unavailable() };
     let mut counts = Counts::default();
-    stage("release build", || command::run(&mut command::cargo(["build", "--release", "--package", "rdmascope"])))?;
-    let made = stage("package", packages)?;
+    let programs = stage("release build", package::Programs::build)?;
+    let made = stage("package", || packages(&programs))?;
     let (host, assertions) =
         stage("cargo test", || cargo_test(["--workspace"], Reader::setting_aside(VM_ASSERTIONS), &made))?;
     counts += host;
@@ -95,12 +95,12 @@ impl std::error::Error for NotPassed {}
 
 /// The .deb and what it is installed in, by the variables that name them; where there can be none, the test that wants
 /// them says it was skipped.
-fn packages() -> Result<Vec<(&'static str, PathBuf)>> {
-    let mut made = vec![(RELEASE, workspace::target().join("release/rdmascope"))];
+fn packages(programs: &package::Programs) -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut made = vec![(RELEASE, programs.rdmascope.clone())];
     if let Some(reason) = package::chroot::unavailable() {
         println!("no package is tried: {reason}");
     } else {
-        made.push((DEB, package::deb::make(&made[0].1)?));
+        made.push((DEB, package::deb::make(programs)?));
         made.push((CHROOT, package::chroot::base()?));
     }
     Ok(made)

@@ -26,8 +26,7 @@ impl Rule for High {
     fn meaning(&self) -> &'static str {
         "An operation from the port to itself takes far longer than it used to: the adapter, its firmware or its way to the \
          host's memory is in trouble, or overloaded. A loopback never crosses the cable: it says nothing of the optic, the \
-         switch or the peer. This version does not measure it: it is judged where a \
-         recording has it."
+         switch or the peer. It is measured when asked for (`--loopback`)."
     }
 
     fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
@@ -50,7 +49,7 @@ impl Rule for High {
         let measured = view.world.present_ports().filter(|(_, port)| !port.loopbacks.is_empty());
         let fewest = measured.map(|(_, port)| port.loopbacks.len()).min();
         match fewest {
-            None => Some("no loopback is measured: this version does not measure it".to_owned()),
+            None => Some("no loopback is measured: off unless asked for (--loopback)".to_owned()),
             Some(n) if n < LEAST + NEWEST => {
                 Some(format!("{} measured of the {} a baseline rests on", plural(n as u64, "loopback"), LEAST + NEWEST))
             }

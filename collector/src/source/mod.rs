@@ -8,6 +8,7 @@ pub mod devlink;
 pub mod ethtool;
 pub mod files;
 pub mod hwmon;
+pub mod loopback;
 pub mod netdev;
 mod netlink;
 pub mod nldev;

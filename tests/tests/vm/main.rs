@@ -2,6 +2,7 @@
 
 mod doctor;
 mod failover;
+mod loopback;
 mod marks;
 mod places;
 mod recordings;

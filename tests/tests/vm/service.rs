@@ -54,6 +54,9 @@ fn with_the_examples_of_drop_ins_it_does_without_probes_or_looks_at_packets() {
         for counters in ["sysfs", "nldev", "pcie", "ethtool"] {
             assert_eq!(state(&least, counters), state(&all, counters), "{counters} on {at}");
         }
+        let loopback = results.json("loopback.json");
+        assert_ne!(state(&loopback, "loopback"), Some("off".into()), "on {at}: {}", loopback["sources"]);
+        assert_eq!(state(&all, "loopback"), Some("off".into()), "on {at}");
         assert_eq!(state(&all, "packets"), Some("off".into()), "on {at}");
         let packets = results.json("packets.json");
         assert_eq!(state(&packets, "packets"), Some("ok".into()), "on {at}: {}", packets["sources"]);

@@ -22,6 +22,9 @@ use crate::theme::Theme;
 /// Cells of a lane's label.
 pub(crate) const LABEL: u16 = 24;
 
+/// A loopback is measured once a second: one that is older says nothing of now, ns.
+const LOOPBACK_NS: Nanos = 5_000_000_000;
+
 /// What an error lane adds up.
 const ERRORS: [Meaning; 9] = [
     Meaning::SymbolError,
@@ -109,7 +112,11 @@ impl Pane for PortPane {
         let device = world.device(port.key.device);
         put(buf, area, 0, &title(scene, device, port));
         put(buf, area, 1, &details(scene, device, port));
-        let charts = below(area, 2);
+        let loopback = loopback(scene, port);
+        if let Some(line) = &loopback {
+            put(buf, area, 2, line);
+        }
+        let charts = below(area, 2 + u16::from(loopback.is_some()));
         let axis = Axis::new(
             world.now,
             SPANS[self.span.min(SPANS.len() - 1)],
@@ -196,6 +203,27 @@ fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord)
         text.extend(["  (", &**note, ")"]);
     }
     Line::styled(text, theme.dim)
+}
+
+/// The newest loopback measurement, and since when there are any; nothing where none was made.
+fn loopback<'a>(scene: Scene<'a>, port: &PortRecord) -> Option<Line<'a>> {
+    let (world, theme) = (&**scene.world, scene.theme);
+    let (t, newest) = port.loopbacks.last()?;
+    let (since, _) = port.loopbacks.iter().next()?;
+    let ago = world.now.saturating_sub(*t);
+    let text = format!(
+        " loopback {} median, {} p99, {} max of {} writes; since {}",
+        number::short_time(newest.p50_ns),
+        number::short_time(newest.p99_ns),
+        number::short_time(newest.max_ns),
+        number::count(newest.n),
+        number::moment(world, *since, false),
+    );
+    Some(if ago > LOOPBACK_NS {
+        Line::styled(format!("{text}, the last one {} ago", number::age(ago)), theme.warning)
+    } else {
+        Line::styled(text, theme.text)
+    })
 }
 
 /// Draws the charts; says how many rows they took.

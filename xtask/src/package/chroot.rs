@@ -11,7 +11,7 @@ use crate::command;
 
 /// The release, and what the .deb needs beside the packages every Debian has.
 const RELEASE: &str = "bookworm";
-const INCLUDED: &str = "systemd-standalone-sysusers";
+const INCLUDED: &str = "libibverbs1,systemd-standalone-sysusers";
 
 /// Why there can be none here, if so.
 pub(crate) fn unavailable() -> Option<String> {

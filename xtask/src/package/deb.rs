@@ -5,16 +5,16 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{directory, emptied, files, only};
+use super::{Programs, directory, emptied, files, only};
 use crate::{command, workspace};
 
 /// The version whose metadata keys `tui/Cargo.toml` uses.
 const VERSION: &str = "3.8.0";
 
 /// Makes the .deb of a release build, and returns its path.
-pub(crate) fn make(program: &Path) -> Result<PathBuf> {
+pub(crate) fn make(programs: &Programs) -> Result<PathBuf> {
     let tool = tool()?;
-    files::make(program)?;
+    files::make(programs)?;
     let output = directory().join("deb");
     emptied(&output)?;
     // The release profile has stripped it.

@@ -1,4 +1,4 @@
-//! What the program itself makes for a package: manual pages, completions, the sample configuration.
+//! What the programs themselves make for a package: manual pages, completions, the sample configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{directory, emptied};
+use super::{Programs, directory, emptied};
 use crate::command;
 
 /// Makes them anew in `target/package/files`, whose names `tui/Cargo.toml` and the rpm's specification know.
-pub(super) fn make(program: &Path) -> Result<PathBuf> {
+pub(super) fn make(programs: &Programs) -> Result<PathBuf> {
+    let program = &programs.rdmascope;
     let files = directory().join("files");
     emptied(&files)?;
     let pages = files.join("man");
     fs::create_dir(&pages)?;
     command::output(clean(program).args(["man", "--output"]).arg(&pages))?;
+    let page = command::output(clean(&programs.verbs).arg("man"))?;
+    fs::write(pages.join("rdmascope-verbs.1"), page).context("cannot write the page of rdmascope-verbs")?;
     for (name, arguments) in [
         ("rdmascope.toml", &["config"][..]),
         ("rdmascope.bash", &["completions", "bash"]),

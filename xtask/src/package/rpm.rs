@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::{directory, emptied, files, only};
+use super::{Programs, directory, emptied, files, only};
 use crate::{command, workspace};
 
 /// Makes the rpm of a release build, and returns its path.
-pub(super) fn make(program: &Path) -> Result<PathBuf> {
+pub(super) fn make(programs: &Programs) -> Result<PathBuf> {
     if command::find("rpmbuild").is_none() {
         bail!("no rpmbuild: the package `rpm` of Debian, `rpm-build` of Fedora");
     }
-    let files = files::make(program)?;
+    let files = files::make(programs)?;
     let output = directory().join("rpm");
     emptied(&output)?;
     let work = tempfile::tempdir_in(directory())?;
@@ -22,7 +22,8 @@ pub(super) fn make(program: &Path) -> Result<PathBuf> {
         define("_rpmdir", &output),
         define("_sourcedir", workspace::root()),
         define("files_of_build", &files),
-        define("program_of_build", program),
+        define("program_of_build", &programs.rdmascope),
+        define("verbs_of_build", &programs.verbs),
         "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm".to_owned(),
         format!("version_of_build {}", env!("CARGO_PKG_VERSION")),
     ];

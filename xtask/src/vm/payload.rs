@@ -1,8 +1,8 @@
 //! What runs in the guest: the scripts and C programs of `tests/guest/`, and the product.
 //!
 //! A payload is `tests/guest/NAME.sh`. Comment lines at its head say what it needs:
-//! `# order: N` (payloads run in this order), `# timeout: SECONDS`, `# needs: rdmascope` (or the library's example
-//! `drain_on_warning`, or both), `# init: systemd` (in a boot of their own, with the .deb's files laid over the root) and
+//! `# order: N` (payloads run in this order), `# timeout: SECONDS`, `# needs: rdmascope` (or `rdmascope-verbs`, or the
+//! library's example `drain_on_warning`, or several), `# init: systemd` (in a boot of their own, with the .deb's files laid over the root) and
 //! `# kernel: FAMILY` (only on that one).
 //! `lib.sh` holds what the scripts share. Every `*.c` is compiled on the host; `// link: -l…` names its libraries.
 
@@ -18,7 +18,8 @@ use crate::{command, package, workspace};
 const SHARED: &str = "lib.sh";
 /// The product's package and its binary.
 const PRODUCT: &str = "rdmascope";
-/// The library's example that needs libibverbs.
+/// The program beside it, and the library's example, which need libibverbs.
+const BESIDE: &str = "rdmascope-verbs";
 const EXAMPLE: &str = "drain_on_warning";
 const DEFAULT_ORDER: u32 = 100;
 const DEFAULT_TIMEOUT_S: u64 = 120;
@@ -129,7 +130,7 @@ pub(crate) fn pack(init: Init, payloads: &[&Payload], extra: &[PathBuf], work: &
     archive.file("payload/init.sh", init.script().as_bytes())?;
     archive.file("payload/run.sh", RUN.as_bytes())?;
     if init == Init::Systemd {
-        let package = package::deb::make(&build_product()?)?;
+        let package = package::deb::make(&package::Programs::build()?)?;
         let files = command::output(command::system("dpkg-deb").arg("--fsys-tarfile").arg(package))?;
         archive.file("payload/package.tar", &files)?;
     }
@@ -144,10 +145,15 @@ pub(crate) fn pack(init: Init, payloads: &[&Payload], extra: &[PathBuf], work: &
         let program = compile(&source, work)?;
         archive.copy(&format!("payload/{}", file_name(&program)), &program)?;
     }
-    for (program, build) in [(PRODUCT, build_product as fn() -> Result<PathBuf>), (EXAMPLE, build_example)] {
+    for program in [PRODUCT, BESIDE, EXAMPLE] {
         let given = extra.iter().any(|path| path.file_name().is_some_and(|name| name == program));
         if !given && payloads.iter().any(|payload| payload.needs.iter().any(|need| need == program)) {
-            archive.copy(&format!("payload/{program}"), &build()?)?;
+            let built = match program {
+                BESIDE => build_with_verbs("--bin", BESIDE)?,
+                EXAMPLE => build_with_verbs("--example", EXAMPLE)?,
+                _ => build_product()?,
+            };
+            archive.copy(&format!("payload/{program}"), &built)?;
         }
     }
     for path in extra {
@@ -189,8 +195,8 @@ fn build_product() -> Result<PathBuf> {
     Ok(workspace::target().join("release").join(PRODUCT))
 }
 
-/// Builds the example, and returns its path. Not optimised: nothing is measured of it.
-fn build_example() -> Result<PathBuf> {
+/// Builds what needs libibverbs, and returns its path. Not optimised: nothing is measured of it.
+fn build_with_verbs(kind: &str, name: &str) -> Result<PathBuf> {
     command::run(&mut command::cargo([
         "build",
         "--quiet",
@@ -198,10 +204,11 @@ fn build_example() -> Result<PathBuf> {
         "collector",
         "--features",
         "verbs",
-        "--example",
-        EXAMPLE,
+        kind,
+        name,
     ]))?;
-    Ok(workspace::target().join("debug/examples").join(EXAMPLE))
+    let folder = if kind == "--example" { "debug/examples" } else { "debug" };
+    Ok(workspace::target().join(folder).join(name))
 }
 
 fn file_name(path: &Path) -> String {

@@ -12,7 +12,8 @@ use crate::source::files::Files;
 const LONGEST_GAP: u32 = 64;
 
 /// The entries in use of the port at `port_dir`.
-pub(super) fn read(files: &dyn Files, port_dir: &str) -> Vec<Gid<'static>> {
+#[must_use]
+pub fn read(files: &dyn Files, port_dir: &str) -> Vec<Gid<'static>> {
     let mut gids = Vec::new();
     let mut gap = 0;
     for index in 0u32.. {

@@ -18,7 +18,7 @@ mod absent;
 mod counters;
 pub(crate) mod device;
 mod fold;
-mod gid;
+pub mod gid;
 mod netdev;
 mod number;
 mod port;

@@ -160,7 +160,7 @@ pub fn operations(timeout: Duration) -> Result<Operations, Error> {
 
 /// Whether there is a device that processes can open, told by `classes` (`/sys/class`) alone. Files beside the devices
 /// (`abi_version`) are no devices.
-fn usable(classes: &Path) -> Result<(), Error> {
+pub(super) fn usable(classes: &Path) -> Result<(), Error> {
     let has_device = |class: &str| {
         fs::read_dir(classes.join(class)).is_ok_and(|entries| entries.flatten().any(|entry| entry.path().is_dir()))
     };
@@ -208,6 +208,13 @@ fn read(mut pipe: impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = pipe.by_ref().take(1 << 20).read_to_end(&mut bytes);
     bytes
+}
+
+/// The place of an address of this process by the text of its `maps`; `None` for memory that no file backs. For the process
+/// that makes QPs to read where their functions lie.
+#[must_use]
+pub fn own_place(maps: &str, address: u64) -> Option<Place> {
+    maps::place(maps, address)
 }
 
 fn wait(child: &mut Child, timeout: Duration) -> Option<std::process::ExitStatus> {
