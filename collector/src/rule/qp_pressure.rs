@@ -160,6 +160,19 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             "percent",
         ));
     }
+    let device = view.world.device(port.key.device);
+    if let Some(spread) = device.fan_out.spread() {
+        let mut told = |what: &'static str, value: u64| {
+            evidence.push(Evidence::new(what, window, value as f64, None, "QPs"));
+        };
+        told("distinct QPs within 1 ms, 99th percentile (lower bound)", spread.in_1ms.p99);
+        if let Some(long) = spread.in_100ms {
+            told("distinct QPs within 100 ms, 99th percentile (lower bound)", long.p99);
+        }
+        if let Some(reuse) = spread.reuse {
+            told("switches until a QP's next turn, median (lower bound)", reuse.p50);
+        }
+    }
     let latency = match (posted.small_latency_ns, level) {
         (Some(now), Some((before, windows))) if risen => {
             let limit = before * settings.slower / 1000.0;
