@@ -2,6 +2,8 @@
 
 mod doctor;
 mod failover;
+mod found;
+mod killed;
 mod marks;
 mod places;
 mod recordings;
