@@ -1,12 +1,25 @@
 # `rdmascope record` killed at twenty moments under load: nothing of it stays, and the program it traced goes on.
 # order: 26
-# timeout: 400
+# timeout: 900
 # needs: rdmascope
 
 fabric || fail 'the fabric did not come up'
 [ -d /sys/kernel/debug/kprobes ] || mount -t debugfs debugfs /sys/kernel/debug || fail 'no debugfs'
 [ -d /sys/fs/bpf ] && mount -t bpf bpf /sys/fs/bpf 2>/dev/null
-pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=150 pause_us=2000 > traced.jsonl 2>&1 &
+
+step 'how long it takes to attach'
+began=$(date +%s%N)
+rdmascope record first.recording --probe-budget off > /dev/null 2> first.err &
+first=$!
+attached() { grep '"type":"probes"' first.recording | grep -q '"attached":[1-9]'; }
+wait_for 60 attached || { cat first.err; fail 'no probes after 60 s'; }
+took_ms=$((($(date +%s%N) - began) / 1000000))
+kill -INT $first
+wait $first
+echo "$took_ms ms"
+
+# Twenty moments up to half as late again, and what is looked at between them.
+pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" "seconds=$((20 * (took_ms / 1000 + 5)))" pause_us=2000 > traced.jsonl 2>&1 &
 traced=$!
 wait_for 20 grep -q connected traced.jsonl || { cat traced.jsonl; fail 'pair did not connect'; }
 
@@ -37,19 +50,18 @@ state > clean
 cat clean
 back() { [ "$(state)" = "$(cat clean)" ]; }
 
-# Twenty moments between the start and some time after everything is attached.
 for round in $(seq 20); do
   rm -f killed.recording
   rdmascope record killed.recording --probe-budget off > /dev/null 2> killed.err &
   victim=$!
-  sleep "$(awk -v n="$round" -v seed="$RANDOM" 'BEGIN { srand(seed); printf "%.2f", n / 20 * 5 + rand() / 4 }')"
+  sleep "$(awk -v n="$round" -v ms="$took_ms" -v seed="$RANDOM" 'BEGIN { srand(seed); printf "%.2f", ms * (n - rand()) / 20 * 1.5 / 1000 }')"
   before=$(state)
   kill -9 $victim
   wait $victim
   wait_for 20 back || { state; fail "round $round: something stayed"; }
   echo "{\"round\":$round,\"before\":{$before},\"after\":{$(state)}}" | tee -a killed.jsonl
 done
-wait_for 200 grep -q '"end"' traced.jsonl || fail 'the traced program does not end'
+wait_for 400 grep -q '"end"' traced.jsonl || fail 'the traced program does not end'
 wait $traced
 echo $? > traced.rc
 cat traced.jsonl
