@@ -88,19 +88,22 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Begins at the first work request of a list.
+    /// Begins at the first work request of a list. `zero` is 0 and comes from where the kernel's verifier cannot know it.
+    ///
+    /// Before 6.7 the verifier looks at a `bpf_loop` callback only as it is called first, and takes out of the program what
+    /// cannot be reached then: with a 0 that it knows, every step but the first of a work request.
     #[must_use]
-    pub const fn new(wr: u64) -> Self {
+    pub const fn new(wr: u64, zero: u32) -> Self {
         Self {
             found: Found { wrs: 0, bytes: 0, truncated: 0, unread: 0 },
             wr,
             wr_id: 0,
             sge: 0,
             bytes: 0,
-            left: 0,
+            left: zero,
             opcode: 0,
             send_flags: 0,
-            steps: 0,
+            steps: zero,
         }
     }
 
@@ -198,7 +201,7 @@ mod tests {
         }
 
         fn walk(&self) -> Found {
-            let mut walk = Walk::new(0x1000);
+            let mut walk = Walk::new(0x1000, 0);
             let mut steps = 0;
             while steps < ALL_STEPS && walk.step(self) {
                 steps += 1;
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn an_empty_list_has_nothing() {
-        let mut walk = Walk::new(0);
+        let mut walk = Walk::new(0, 0);
         assert!(!walk.step(&Process::default()));
         assert_eq!(walk.found, Found::default());
     }

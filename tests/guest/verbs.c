@@ -285,8 +285,8 @@ static void post_list(const struct scenario *what, struct ibv_qp *qp, int n, con
         die("post_send");
 }
 
-// The same call by call.
-static void post_calls(const struct scenario *what, struct ibv_qp *qp, int n, const uint64_t *ids, const int *signal,
+// The same call by call. Returns when the requests were posted, which the last call does.
+static long long post_calls(const struct scenario *what, struct ibv_qp *qp, int n, const uint64_t *ids, const int *signal,
                        const uint32_t *rkeys, int abort) {
     struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
     uint64_t at = (uintptr_t)far.mr->addr;
@@ -320,10 +320,12 @@ static void post_calls(const struct scenario *what, struct ibv_qp *qp, int n, co
             ibv_wr_set_sge_list(ex, (size_t)count, list);
         }
     }
+    long long t = now();
     if (abort)
         ibv_wr_abort(ex);
     else if (ibv_wr_complete(ex))
         die("wr_complete");
+    return t;
 }
 
 static void post_receives(struct qp *qp, struct ibv_srq *srq, int n) {
@@ -395,7 +397,7 @@ static int run(const struct scenario *given) {
             post_calls(&what, qp->qp, what.list < 16 ? what.list : 16, ids, signal, rkeys, 1);
         long long t = now();
         if (what.extended)
-            post_calls(&what, qp->qp, what.list, ids, signal, rkeys, 0);
+            t = post_calls(&what, qp->qp, what.list, ids, signal, rkeys, 0);
         else
             post_list(&what, qp->qp, what.list, ids, signal, rkeys);
         qp->done.posts++;

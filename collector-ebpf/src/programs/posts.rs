@@ -31,7 +31,7 @@ fn post_send(ctx: ProbeContext) -> u32 {
     count(|totals| &mut totals.hits);
     let Some(owner) = Owner::of(ctx.arg::<u64>(0).unwrap_or(0)) else { return 0 };
     let wr = ctx.arg::<u64>(1).unwrap_or(0);
-    let mut post = Post { walk: Walk::new(wr), process: Process::of(&owner) };
+    let mut post = Post { walk: Walk::new(wr, maps::unknown_zero()), process: Process::of(&owner) };
     // SAFETY: the callback has the signature the helper asks for, and gets the pointer to `post` back.
     unsafe {
         aya_ebpf::helpers::generated::bpf_loop(ALL_STEPS, next_step as *mut c_void, (&raw mut post).cast::<c_void>(), 0)

@@ -3,6 +3,8 @@
 mod doctor;
 mod failover;
 mod loopback;
+mod found;
+mod killed;
 mod marks;
 mod places;
 mod recordings;

@@ -169,11 +169,13 @@ fn latency_is_that_of_the_program_within_one_bucket() {
             let (own, ours) = (histogram(&told["latency_log2_ns"]), histogram(&seen["latency_log2_ns"]));
             assert_eq!(ours.iter().sum::<u64>(), own.iter().sum::<u64>(), "{at}: {seen}");
             timed += own.iter().sum::<u64>();
-            // The program's time begins before ours and ends after it.
-            let up_to = |counts: &[u64], bucket: usize| counts.iter().take(bucket + 1).sum::<u64>();
+            // Between the program's look at the clock and the probe the scheduler may take the processor away: some of a
+            // hundred may be further apart.
+            let up_to = |counts: &[u64], bucket: usize| counts.iter().take(bucket).sum::<u64>();
+            let some = own.iter().sum::<u64>().div_ceil(50);
             for bucket in 0..40 {
-                let [below, same, above] = [up_to(&ours, bucket), up_to(&own, bucket), up_to(&own, bucket + 1)];
-                assert!(same <= below && below <= above, "bucket {bucket} of {at}: {own:?} and {ours:?}");
+                let [least, seen, most] = [up_to(&own, bucket), up_to(&ours, bucket + 1), up_to(&own, bucket + 2)];
+                assert!(least <= seen + some && seen <= most + some, "bucket {bucket} of {at}: {own:?}, {ours:?}");
             }
         }
         println!("{timed} requests timed on {}", results.kernel);
