@@ -173,6 +173,8 @@ mod x86_64 {
         let costs = FUNCTIONS.map(|(function, operation, hits)| time(&mut scene, function, operation) / hits);
         maps.begin_epoch(clock::monotonic_ns(), false, false, 1);
         attached.detach_file(file);
+        // Hits are told of operations that were attached: nothing of the kind was yet.
+        attached.forget_attached();
         maps.forget_all();
         let [post_emulated, poll_emulated, post_stepped, poll_stepped] = costs;
         all.then_some(Costs {

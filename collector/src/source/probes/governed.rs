@@ -35,7 +35,7 @@ fn poll(n: u32) {
 
 fn place() -> verbs::Place {
     let text = fs::read_to_string("/proc/self/maps").expect("procfs is mounted");
-    let address = rdmascope_governed_poll as usize as u64;
+    let address = rdmascope_governed_poll as *const () as u64;
     let mapping = mappings(&text).find(|mapping| mapping.holds(address)).expect("it is mapped");
     mapping.place(address).expect("it comes from a file")
 }

@@ -61,6 +61,11 @@ impl Uprobes {
         self.seen.contains(&operation)
     }
 
+    /// What was attached up to now was attached to nobody's functions.
+    pub(super) fn forget_attached(&mut self) {
+        self.seen.clear();
+    }
+
     /// The file is attached to.
     pub(super) fn knows(&self, file: FileId) -> bool {
         self.libraries.contains_key(&file) || self.same.contains_key(&file)
