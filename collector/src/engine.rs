@@ -9,7 +9,7 @@ use foldhash::fast::FixedState;
 use crate::finding::{Book, Finding};
 use crate::incident;
 use crate::inventory::failover::stopwatch::Stopwatch;
-use crate::inventory::{DeviceId, Failover, PcieRecord, ProbeRecord, SourceRecord, World};
+use crate::inventory::{DeviceId, Failover, PcieRecord, ProbeGroupRecord, ProbeRecord, SourceRecord, World};
 use crate::observation::recording::Header;
 use crate::observation::{self, Body, Nanos, Observation};
 use crate::rule::{self, Settings, Trigger, View};
@@ -291,14 +291,33 @@ impl Engine {
             hits_per_s: None,
             cost_share: None,
             cost_ns: seen.cost_ns,
+            budget_share: seen.budget_share,
+            window: seen.window_ns.zip(seen.period_ns),
+            groups: seen.groups.iter().map(probe_group).collect(),
         };
         if let Some(before) = self.world.probes.as_ref().filter(|before| before.t < t) {
             let dt = (t - before.t) as f64;
             let rise = |now: Option<u64>, then: Option<u64>| Some(now?.checked_sub(then?)? as f64);
             record.hits_per_s = rise(seen.hits, before.hits).map(|hits| hits * 1e9 / dt);
             record.cost_share = rise(seen.cost_ns, before.cost_ns).map(|ns| ns / dt);
+            for group in &mut record.groups {
+                let then = before.groups.iter().find(|then| then.group == group.group).map(|then| then.hits);
+                group.hits_per_s = rise(Some(group.hits), then).map(|hits| hits * 1e9 / dt);
+            }
         }
         self.world.probes = Some(Arc::new(record));
+    }
+}
+
+fn probe_group(seen: &observation::ProbeGroup<'_>) -> ProbeGroupRecord {
+    ProbeGroupRecord {
+        group: seen.group.as_ref().into(),
+        hits: seen.hits,
+        hits_per_s: None,
+        hit_ns: seen.hit_ns,
+        measured: seen.measured,
+        paused: seen.paused,
+        window: seen.window_ns.zip(seen.period_ns),
     }
 }
 

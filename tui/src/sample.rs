@@ -11,7 +11,7 @@ use collector::inventory::{DeviceId, World};
 use collector::observation::recording::Header;
 use collector::observation::{
     AerTotals, Async, Body, CounterSource, Counters, Device, FailedProbe, Gid, Histogram, LinkLayer, Lost, Observation,
-    Pairs, Pcie, Port, PortState, Probes, Qp, QpEvent, QpState, QpStats, Seeing, SourceState,
+    Pairs, Pcie, Port, PortState, ProbeGroup, Probes, Qp, QpEvent, QpState, QpStats, Seeing, SourceState,
 };
 use collector::rule::Settings;
 use collector::source::{Availability, Missing, ProbeReport};
@@ -198,6 +198,25 @@ impl Node {
             },
             hits: Some(self.second * 41_000),
             cost_ns: Some(self.second * 2_100_000),
+            budget_share: Some(0.01),
+            groups: vec![
+                ProbeGroup {
+                    group: "posts".into(),
+                    hits: self.second * 1_000,
+                    hit_ns: 1_100,
+                    measured: true,
+                    ..ProbeGroup::default()
+                },
+                ProbeGroup {
+                    group: "completions".into(),
+                    hits: self.second * 40_000,
+                    hit_ns: 1_300,
+                    measured: true,
+                    paused: self.fault,
+                    window_ns: Some(180_000_000),
+                    period_ns: Some(5_200_000_000),
+                },
+            ],
             ..Probes::default()
         };
         self.take(200, Body::Probes(probes));

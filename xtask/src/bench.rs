@@ -12,6 +12,8 @@ struct Bench {
     name: &'static str,
     measures: &'static str,
     package: &'static str,
+    /// A feature of the package it needs, or none.
+    features: &'static str,
 }
 
 /// Every benchmark, in the order they run.
@@ -20,36 +22,49 @@ const BENCHES: &[Bench] = &[
         name: "replay",
         measures: "`counters` lines with 30 values each: bare serde_json, parsing, the whole engine (target 400 k lines/s)",
         package: "collector",
+        features: "",
     },
     Bench {
         name: "sysfs",
         measures: "CPU of one poll of a 9-NIC tree of 423 files beside a C loop that preads them (target 3 x)",
         package: "collector",
+        features: "",
     },
     Bench {
         name: "collect",
         measures: "CPU of a second of `collect` on that tree beside a scrape of node_exporter (target 0.25 x) and the C loop (4 x)",
         package: "end-to-end",
+        features: "",
     },
     Bench {
         name: "memory",
         measures: "bytes per idle QP at 261,632 QPs (target 256), one snapshot, one sweep with all QPs busy",
         package: "collector",
+        features: "",
     },
     Bench {
         name: "packet",
         measures: "packets of the queue model a second, bare and as `whatif` measures them (target 10 M/s)",
         package: "collector",
+        features: "",
     },
     Bench {
         name: "packets",
         measures: "CPU of the packet source for each packet, and what the sender pays for the copies (loopback device)",
         package: "collector",
+        features: "",
+    },
+    Bench {
+        name: "probes",
+        measures: "a hit of each data-path probe beside an empty program (target 1.3 x) and beside a stepped entry (0.25 x), and a polling loop inside a budget (root)",
+        package: "collector",
+        features: "bench",
     },
     Bench {
         name: "sim",
         measures: "simulated seconds a second (target 1000), and the window model against the packet model",
         package: "collector",
+        features: "",
     },
 ];
 
@@ -73,7 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             println!("{:8} {}", bench.name, bench.measures);
         } else if named("all") || named(bench.name) {
             println!("== {}: {}", bench.name, bench.measures);
-            command::run(&mut command::cargo(["bench", "--quiet", "--package", bench.package, "--bench", bench.name]))?;
+            let what = ["--package", bench.package, "--features", bench.features, "--bench", bench.name];
+            command::run(command::cargo(["bench", "--quiet"]).args(what))?;
         }
     }
     Ok(())

@@ -189,6 +189,31 @@ pub struct ProbeRecord {
     pub cost_share: Option<f64>,
     /// Estimated cost since the probes were attached, ns of CPU.
     pub cost_ns: Option<u64>,
+    /// Share of one core the hits may cost; `None` without a limit.
+    pub budget_share: Option<f64>,
+    /// Length of the last attach window and of its period, of the group that is paused most, ns.
+    pub window: Option<(Nanos, Nanos)>,
+    /// The groups that are or were attached.
+    pub groups: Vec<ProbeGroupRecord>,
+}
+
+/// Data-path probes that are attached and detached together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProbeGroupRecord {
+    /// `posts` or `completions`.
+    pub group: Arc<str>,
+    /// Hits since the start.
+    pub hits: u64,
+    /// Hits per second, from the last two reports.
+    pub hits_per_s: Option<f64>,
+    /// What one hit costs, ns of CPU.
+    pub hit_ns: u64,
+    /// That was measured, not assumed.
+    pub measured: bool,
+    /// It is detached now, for the budget's sake.
+    pub paused: bool,
+    /// Length of its last window and of its period, ns.
+    pub window: Option<(Nanos, Nanos)>,
 }
 
 impl ProbeRecord {

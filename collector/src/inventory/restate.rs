@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::World;
 use crate::observation::{
-    Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, Probes, Qp, QpEvent,
-    QpStats, Slave, SourceState, Text,
+    Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, ProbeGroup, Probes, Qp,
+    QpEvent, QpStats, Slave, SourceState, Text,
 };
 use crate::source::Emit;
 
@@ -221,12 +221,26 @@ fn say_sources(world: &World, say: &mut Say<'_>) {
                 .iter()
                 .map(|(name, reason)| FailedProbe { name: lend(name), reason: lend(reason) })
                 .collect(),
-            window_ns: None,
-            period_ns: None,
+            window_ns: probes.window.map(|(window, _)| window),
+            period_ns: probes.window.map(|(_, period)| period),
             posts_watched_ns: probes.posts_watched_ns,
             completions_watched_ns: probes.completions_watched_ns,
             hits: probes.hits,
             cost_ns: probes.cost_ns,
+            budget_share: probes.budget_share,
+            groups: probes
+                .groups
+                .iter()
+                .map(|group| ProbeGroup {
+                    group: lend(&group.group),
+                    hits: group.hits,
+                    hit_ns: group.hit_ns,
+                    measured: group.measured,
+                    paused: group.paused,
+                    window_ns: group.window.map(|(window, _)| window),
+                    period_ns: group.window.map(|(_, period)| period),
+                })
+                .collect(),
         }));
     }
 }

@@ -74,6 +74,8 @@ pub const SEVERITY: &str = "rdma.severity";
 pub const REPORTER: &str = "rdma.reporter";
 /// Source of observations: `sysfs`, `probes`.
 pub const SOURCE: &str = "rdma.source";
+/// Data-path probes that are attached and detached together: `posts`, `completions`.
+pub const PROBE_GROUP: &str = "rdma.probe.group";
 /// How much a source sees: `ok`, `partial`, `off`.
 pub const SEEING: &str = "rdma.source.state";
 /// `true` or `false`: the probes see the QP's data path.
@@ -271,6 +273,16 @@ metrics! {
             "Times a data-path probe ran";
         SELF_PROBE_COST "rdma.self.probes.utilization" "1" Gauge Default []
             "Share of one core the data-path probes are estimated to cost";
+        SELF_PROBE_BUDGET "rdma.self.probes.budget" "1" Gauge Default []
+            "Share of one core the data-path probes may cost; absent without a limit";
+        SELF_PROBE_HIT "rdma.self.probes.hit.duration" "s" Gauge Default [PROBE_GROUP]
+            "CPU time one hit of a group of data-path probes costs, as measured at start or assumed";
+        SELF_PROBE_PAUSED "rdma.self.probes.paused" "1" UpDownCounter Default [PROBE_GROUP]
+            "1 while a group of data-path probes is detached for the budget's sake, else 0";
+        SELF_PROBE_WINDOW "rdma.self.probes.window.duration" "s" Gauge Default [PROBE_GROUP]
+            "Length of the last window in which a group that was paused was attached";
+        SELF_PROBE_PERIOD "rdma.self.probes.period.duration" "s" Gauge Default [PROBE_GROUP]
+            "Time from the beginning of that window to that of the next";
         SELF_FINDINGS_DROPPED "rdma.self.findings.dropped" "{finding}" Counter Default []
             "Times a rule had so many raised findings that a further one was only counted";
         SELF_FAILOVERS_DROPPED "rdma.self.failovers.dropped" "{failover}" Counter Default []

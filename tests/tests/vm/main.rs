@@ -2,9 +2,9 @@
 
 mod doctor;
 mod failover;
-mod loopback;
 mod found;
 mod killed;
+mod loopback;
 mod marks;
 mod places;
 mod recordings;

@@ -1,6 +1,6 @@
 //! 9 Self: what the program sees and does not see, what it lost, what it costs.
 
-use collector::inventory::World;
+use collector::inventory::{ProbeGroupRecord, World};
 use collector::observation::{CounterSource, Nanos, Seeing};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -59,6 +59,23 @@ fn last_data(world: &World, source: &str) -> Option<Nanos> {
         "probes" => world.probes.as_ref().map(|probes| probes.t),
         _ => None,
     }
+}
+
+/// How a group of data-path probes stands in its budget.
+fn standing(group: &ProbeGroupRecord) -> String {
+    let windows = match (group.window, group.paused) {
+        (None, false) => "attached all the time".to_owned(),
+        (None, true) => "paused: over budget".to_owned(),
+        (Some((window, period)), paused) => format!(
+            "{}attached for {} of each {}, and counted only then",
+            if paused { "paused, " } else { "" },
+            number::span(window),
+            number::span(period)
+        ),
+    };
+    let how = if group.measured { "measured" } else { "assumed" };
+    let cost = number::short_time(group.hit_ns);
+    format!("{} hits/s at {cost} each ({how}), {windows}", number::per_second(group.hits_per_s))
 }
 
 /// The page being written.
@@ -179,10 +196,15 @@ impl<'s> Page<'s> {
         let hits = number::per_second(probes.hits_per_s);
         let cost = number::percent(probes.cost_share);
         let text = format!(
-            "{hits} hits/s on the data path, estimated cost {cost} of one core, {} hits in all",
+            "{hits} hits/s on the data path, estimated cost {cost} of one core{}, {} hits in all",
+            probes.budget_share.map_or(String::new(), |share| format!(" of {} allowed", number::percent(Some(share)))),
             number::known_count(probes.hits)
         );
         self.entry(&format!("   {}/{} attached  ", probes.attached, probes.wanted), style, &text, theme.text);
+        for group in &probes.groups {
+            let style = if group.paused { theme.warning } else { theme.dim };
+            self.entry(&format!("     {:<13} ", group.group), style, &standing(group), theme.text);
+        }
         for (name, reason) in &probes.failed {
             self.entry(&format!("   – {name:<24} "), theme.warning, reason, theme.text);
         }

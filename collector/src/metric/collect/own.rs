@@ -2,10 +2,11 @@
 
 use super::{Attributes, Gather};
 use crate::metric::declared::{
-    EXPORTER, SEEING, SELF_COUNTERS_DROPPED, SELF_CPU, SELF_EXPORT_DROPPED, SELF_EXPORT_FAILED, SELF_EXPORT_QUEUE,
-    SELF_EXPORT_SENT, SELF_FAILOVERS_DROPPED, SELF_FINDINGS_DROPPED, SELF_HISTORIES_DROPPED, SELF_HOOKS_FAILED,
-    SELF_HOOKS_RUN, SELF_HOOKS_UNTOLD, SELF_INFO, SELF_LOST, SELF_MEMORY, SELF_OBSERVATIONS, SELF_PROBE_COST,
-    SELF_PROBE_HITS, SELF_PROBES_ATTACHED, SELF_PROBES_WANTED, SELF_RECORDING_SIZE, SELF_RECORDING_STOPPED,
+    EXPORTER, PROBE_GROUP, SEEING, SELF_COUNTERS_DROPPED, SELF_CPU, SELF_EXPORT_DROPPED, SELF_EXPORT_FAILED,
+    SELF_EXPORT_QUEUE, SELF_EXPORT_SENT, SELF_FAILOVERS_DROPPED, SELF_FINDINGS_DROPPED, SELF_HISTORIES_DROPPED,
+    SELF_HOOKS_FAILED, SELF_HOOKS_RUN, SELF_HOOKS_UNTOLD, SELF_INFO, SELF_LOST, SELF_MEMORY, SELF_OBSERVATIONS,
+    SELF_PROBE_BUDGET, SELF_PROBE_COST, SELF_PROBE_HIT, SELF_PROBE_HITS, SELF_PROBE_PAUSED, SELF_PROBE_PERIOD,
+    SELF_PROBE_WINDOW, SELF_PROBES_ATTACHED, SELF_PROBES_WANTED, SELF_RECORDING_SIZE, SELF_RECORDING_STOPPED,
     SELF_SOCKET_DROPPED, SELF_SOCKET_LOST, SELF_SOCKET_READERS, SELF_SOURCE, SIGNAL, SOURCE, VERSION,
 };
 use crate::metric::{SelfReport, Value};
@@ -75,6 +76,19 @@ fn sources(gather: &mut Gather<'_>) {
     }
     if let Some(share) = probes.cost_share {
         gather.gauge(&SELF_PROBE_COST, Vec::new(), probes.t, Value::Float(share));
+    }
+    if let Some(share) = probes.budget_share {
+        gather.gauge(&SELF_PROBE_BUDGET, Vec::new(), probes.t, Value::Float(share));
+    }
+    let seconds = |ns: u64| Value::Float(ns as f64 / 1e9);
+    for group in &probes.groups {
+        let of = || vec![(PROBE_GROUP, group.group.clone())];
+        gather.gauge(&SELF_PROBE_HIT, of(), probes.t, seconds(group.hit_ns));
+        gather.gauge(&SELF_PROBE_PAUSED, of(), probes.t, Value::Int(u64::from(group.paused)));
+        if let Some((window, period)) = group.window {
+            gather.gauge(&SELF_PROBE_WINDOW, of(), probes.t, seconds(window));
+            gather.gauge(&SELF_PROBE_PERIOD, of(), probes.t, seconds(period));
+        }
     }
 }
 

@@ -212,6 +212,11 @@ impl Attached {
         self.uprobes.was_attached(operation)
     }
 
+    /// What was attached up to now was attached to nobody's functions.
+    pub(super) fn forget_attached(&mut self) {
+        self.uprobes.forget_attached();
+    }
+
     /// Attaches the program of an operation at a place, once per file and offset; when its group is off, it waits with it.
     /// Returns whether there is something new.
     pub(super) fn attach(&mut self, operation: Operation, place: &Place) -> bool {

@@ -52,6 +52,19 @@ pub(super) enum Turn {
     Off(Group, String),
 }
 
+/// How a group stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Standing {
+    /// Hits so far.
+    pub(super) hits: u64,
+    /// What one costs, ns.
+    pub(super) hit_ns: f64,
+    /// It is detached for the budget's sake.
+    pub(super) paused: bool,
+    /// Length of its last window, and of its period, ns.
+    pub(super) window: Option<(Nanos, Nanos)>,
+}
+
 /// One group's account.
 #[derive(Debug, Clone, Default)]
 struct Account {
@@ -197,6 +210,18 @@ impl Governor {
     pub(super) fn window(&self) -> Option<(Nanos, Nanos)> {
         let windows = self.accounts.iter().filter_map(|account| account.window);
         windows.min_by(|a, b| (a.0 as f64 / a.1 as f64).total_cmp(&(b.0 as f64 / b.1 as f64)))
+    }
+
+    /// How the group stands.
+    pub(super) fn standing(&self, group: Group) -> Standing {
+        let at = usize::from(group != GROUPS[0]);
+        let Account { hits, off, window, .. } = self.accounts[at];
+        Standing { hits, hit_ns: self.costs.0[at], paused: off, window }
+    }
+
+    /// The share of one core the hits may cost, if there is a limit.
+    pub(super) fn share(&self) -> Option<f64> {
+        self.share
     }
 
     fn account(&self, group: Group) -> &Account {

@@ -77,22 +77,30 @@ mod x86_64 {
     std::arch::global_asm!(
         ".pushsection .text.rdmascope_calibrate, \"ax\", @progbits",
         ".balign 16",
+        ".globl rdmascope_calibrate_post_emulated",
+        ".hidden rdmascope_calibrate_post_emulated",
         "rdmascope_calibrate_post_emulated:",
         "push rbx",
         "mov eax, 1",
         "pop rbx",
         "ret",
         ".balign 16",
+        ".globl rdmascope_calibrate_post_stepped",
+        ".hidden rdmascope_calibrate_post_stepped",
         "rdmascope_calibrate_post_stepped:",
         "mov eax, 1",
         "ret",
         ".balign 16",
+        ".globl rdmascope_calibrate_poll_emulated",
+        ".hidden rdmascope_calibrate_poll_emulated",
         "rdmascope_calibrate_poll_emulated:",
         "push rbx",
         "mov eax, 1",
         "pop rbx",
         "ret",
         ".balign 16",
+        ".globl rdmascope_calibrate_poll_stepped",
+        ".hidden rdmascope_calibrate_poll_stepped",
         "rdmascope_calibrate_poll_stepped:",
         "mov eax, 1",
         "ret",
@@ -165,6 +173,8 @@ mod x86_64 {
         let costs = FUNCTIONS.map(|(function, operation, hits)| time(&mut scene, function, operation) / hits);
         maps.begin_epoch(clock::monotonic_ns(), false, false, 1);
         attached.detach_file(file);
+        // Hits are told of operations that were attached: nothing of the kind was yet.
+        attached.forget_attached();
         maps.forget_all();
         let [post_emulated, poll_emulated, post_stepped, poll_stepped] = costs;
         all.then_some(Costs {

@@ -18,11 +18,16 @@
 #[cfg(test)]
 mod accepted;
 mod attach;
+#[cfg(all(target_arch = "x86_64", any(test, feature = "bench")))]
+#[doc(hidden)]
+pub mod bench;
 mod budget;
 mod calibrate;
 mod devices;
 mod discovery;
 mod events;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod governed;
 #[cfg(target_arch = "x86_64")]
 mod instruction;
 mod library;
@@ -53,7 +58,7 @@ use collector_ebpf::slot::Totals;
 pub use budget::Budget;
 
 use self::attach::{AER, Attached, DESTROY, Modules};
-use self::budget::{GROUPS, Governor, Turn};
+use self::budget::{GROUPS, Governor, Standing, Turn};
 use self::calibrate::Costs;
 use self::discovery::Discovery;
 use self::events::Events;
@@ -65,7 +70,7 @@ use super::verbs::{self, Group, Operation, Operations, Table};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
 use crate::clock;
 use crate::observation::{
-    Body, FailedProbe, FanOut, Histogram, Lost, Nanos, Observation, Probes as ProbesBody, Seeing, Text,
+    Body, FailedProbe, FanOut, Histogram, Lost, Nanos, Observation, ProbeGroup, Probes as ProbesBody, Seeing, Text,
 };
 
 /// Time between two sweeps of the statistics.
@@ -371,7 +376,30 @@ impl Probes {
             hits: counted.map(|running| running.totals.hits + running.totals.poll_hits),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "CPU time since the start")]
             cost_ns: counted.map(|running| running.governor.spent_ns() as Nanos),
+            budget_share: counted.and_then(|running| running.governor.share()),
+            groups: self.groups(),
         }
+    }
+
+    /// The groups that are or were attached.
+    fn groups(&self) -> Vec<ProbeGroup<'static>> {
+        let Some(running) = &self.running else { return Vec::new() };
+        let all = [("posts", Operation::PostSend), ("completions", Operation::PollCq)];
+        let seen = all.into_iter().zip(GROUPS).filter(|((_, operation), _)| self.attached.was_attached(*operation));
+        let standing = |((name, _), group)| {
+            let Standing { hits, hit_ns, paused, window } = running.governor.standing(group);
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below a second")]
+            ProbeGroup {
+                group: Text::Borrowed(name),
+                hits,
+                hit_ns: hit_ns.round() as u64,
+                measured: running.costs.measured,
+                paused,
+                window_ns: window.map(|(window, _)| window),
+                period_ns: window.map(|(_, period)| period),
+            }
+        };
+        seen.map(standing).collect()
     }
 }
 

@@ -37,8 +37,8 @@ pub(super) enum Because {
     Emulated(&'static str),
     /// No instruction before the arguments are gone is emulated.
     NoneWhileLive,
-    /// The return is watched too, which is caught at the entry: both share a breakpoint.
-    Return,
+    /// The return is watched too, which is caught at the entry: both share a breakpoint. What is there is emulated, or not.
+    Return(Option<&'static str>),
     /// The code could not be read.
     Unread(String),
     /// This architecture's instructions are not decoded.
@@ -51,6 +51,20 @@ impl Point {
     pub(super) const fn entry(because: Because) -> Self {
         Self { offset: 0, because }
     }
+
+    /// The entry, where the return is watched too; `chosen` is what would be chosen otherwise.
+    pub(super) fn with_return(chosen: &Self) -> Self {
+        let emulated = match chosen {
+            Self { offset: 0, because: Because::Emulated(what) } => Some(*what),
+            _ => None,
+        };
+        Self::entry(Because::Return(emulated))
+    }
+
+    /// The kernel is known to emulate what is there.
+    pub(super) const fn is_emulated(&self) -> bool {
+        matches!(self.because, Because::Emulated(_) | Because::Return(Some(_)))
+    }
 }
 
 impl fmt::Display for Point {
@@ -62,7 +76,8 @@ impl fmt::Display for Point {
         match &self.because {
             Because::Emulated(what) => write!(f, "{what}, emulated"),
             Because::NoneWhileLive => f.write_str("no emulated instruction while arguments are live"),
-            Because::Return => f.write_str("shared with the probe of the return"),
+            Because::Return(None) => f.write_str("shared with the probe of the return"),
+            Because::Return(Some(what)) => write!(f, "{what}, emulated, shared with the probe of the return"),
             Because::Unread(why) => write!(f, "the code cannot be read: {why}"),
             Because::Architecture => f.write_str("the instructions of this architecture are not decoded"),
         }
@@ -203,6 +218,16 @@ mod tests {
     fn a_push_behind_endbr64_is_taken() {
         // endbr64; push rbp; mov rbp, rsp: how compilers begin functions with indirect branch tracking.
         assert_eq!(chosen(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5], &[Arg0]), "+4: push, emulated");
+    }
+
+    #[test]
+    fn a_probe_with_a_return_stays_at_the_entry_and_knows_whether_that_is_emulated() {
+        let push = Point::with_return(&choose(&[0x41, 0x57, 0xc3], 0, &[Arg0]));
+        assert_eq!(push.to_string(), "entry: push, emulated, shared with the probe of the return");
+        assert!(push.is_emulated());
+        let endbr64 = Point::with_return(&choose(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0xc3], 0, &[Arg0]));
+        assert_eq!(endbr64.to_string(), "entry: shared with the probe of the return");
+        assert!(!endbr64.is_emulated());
     }
 
     #[test]

@@ -61,6 +61,11 @@ impl Uprobes {
         self.seen.contains(&operation)
     }
 
+    /// What was attached up to now was attached to nobody's functions.
+    pub(super) fn forget_attached(&mut self) {
+        self.seen.clear();
+    }
+
     /// The file is attached to.
     pub(super) fn knows(&self, file: FileId) -> bool {
         self.libraries.contains_key(&file) || self.same.contains_key(&file)
@@ -106,7 +111,7 @@ impl Uprobes {
             operation,
             file,
             entry: place.offset,
-            point: Point::entry(Because::Return),
+            point: Point::entry(Because::Return(None)),
             links: Vec::new(),
             paused: false,
             report: ProbeReport {
@@ -156,8 +161,9 @@ impl Uprobes {
     fn point(&self, file: FileId, entry: u64, reads: &[Arg], returns: bool) -> Result<Point, Why> {
         let library = self.libraries.get(&file).ok_or("the file is not open")?;
         Ok(match library.code(entry)? {
-            _ if returns => Point::entry(Because::Return),
+            Ok((code, at)) if returns => Point::with_return(&prologue::choose(&code, at, reads)),
             Ok((code, at)) => prologue::choose(&code, at, reads),
+            Err(_) if returns => Point::entry(Because::Return(None)),
             Err(error) => Point::entry(Because::Unread(error)),
         })
     }
@@ -225,8 +231,7 @@ impl Uprobes {
     /// A function of the group is attached to, or would be if it were not paused, at an instruction that the kernel steps
     /// over, or at one that is not known.
     pub(super) fn is_stepped(&self, group: Group) -> bool {
-        let stepped = |site: &Site| !matches!(site.point.because, Because::Emulated(_));
-        self.sites.iter().any(|site| site.is_in(group) && site.report.attached && stepped(site))
+        self.sites.iter().any(|site| site.is_in(group) && site.report.attached && !site.point.is_emulated())
     }
 
     /// A number that changes when something of the data path is attached or detached.
@@ -279,7 +284,8 @@ const fn group_name(group: Group) -> &'static str {
     }
 }
 
-fn link(ebpf: &mut Ebpf, program: &str, library: &Library, offset: u64) -> Result<UProbeLink, ProgramError> {
+/// Attaches a program at an offset of a file.
+pub(super) fn link(ebpf: &mut Ebpf, program: &str, library: &Library, offset: u64) -> Result<UProbeLink, ProgramError> {
     let probe: &mut UProbe = ebpf.program_mut(program).ok_or(ProgramError::NotLoaded)?.try_into()?;
     loaded(probe.load())?;
     let at = UProbeAttachLocation::AbsoluteOffset(offset);

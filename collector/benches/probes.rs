@@ -1,0 +1,75 @@
+//! What a hit of the data-path probes costs on this kernel, beside a program that does nothing at the same instruction,
+//! and what a loop of empty polls loses while its probes have a budget. Needs what the probes need: root.
+
+use std::time::Duration;
+
+use collector::source::probes::bench::{Governed, Row, calls, governed, programs};
+
+fn main() {
+    if let Err(reason) = hits().and_then(|()| budgets()) {
+        println!("skipped: {reason}");
+    }
+}
+
+fn hits() -> Result<(), String> {
+    let rows = calls()?;
+    let ns = |name: &str| rows.iter().find(|row| row.name == name).map_or(f64::NAN, |row| row.ns);
+    let free = ns("no probe");
+    println!("{:<44} {:>9}", "a call", "ns");
+    for Row { name, ns } in &rows {
+        println!("{name:<44} {ns:>9.1}");
+    }
+    let ratio = |what: &str, of: &str, to: &str, target: &str| {
+        println!("{what:<44} {:>9.2}   {target}", (ns(of) - free) / (ns(to) - free));
+    };
+    println!("ratios, the bare call taken off");
+    for name in [
+        "push, post_send, not signalled",
+        "push, post_send, signalled, no latency",
+        "push, post_send, signalled, 1 in 8 timed",
+        "push, post_send, signalled, each timed",
+        "push, post_send, two QPs in turn",
+    ] {
+        ratio(name.trim_start_matches("push, "), name, "push, empty", "(target 1.3)");
+    }
+    for name in ["push, poll_cq, empty", "push, poll_cq, 1 completion, timed", "push, poll_cq, 16 completions"] {
+        ratio(name.trim_start_matches("push, "), name, "push and return, empty", "");
+    }
+    let (chosen, entry) = ("push behind endbr64, post_send 1 in 8", "endbr64 (stepped), post_send 1 in 8");
+    ratio("chosen instruction / stepped entry", chosen, entry, "(target 0.25)");
+    ratio("the same, empty", "push behind endbr64, empty", "endbr64 (stepped), empty", "");
+    println!("of that the program itself, by the kernel's statistics, ns a run (calls of all cases above)");
+    for Row { name, ns } in programs()? {
+        println!("{name:<44} {ns:>9.1}");
+    }
+    Ok(())
+}
+
+fn budgets() -> Result<(), String> {
+    let (alone, watched) = (Duration::from_secs(4), Duration::from_secs(12));
+    tell("20 %", 0.2, &governed(0.2, 4, alone, watched)?, "(target 0.25)");
+    tell("1 %", 0.01, &governed(0.01, 1, alone, Duration::from_secs(30))?, "");
+    Ok(())
+}
+
+fn tell(budget: &str, share: f64, seen: &Governed, target: &str) {
+    println!("a loop of empty polls, budget {budget} of one core");
+    let mut lost: Vec<f64> = seen.polls_per_s.iter().map(|(free, bound)| 1.0 - bound / free).collect();
+    lost.sort_by(f64::total_cmp);
+    for (free, bound) in &seen.polls_per_s {
+        println!("  polls/s {free:>12.0} without probes {bound:>12.0} with them");
+    }
+    println!("  {:<42} {:>9.3}   {target}", "slow-down, median", lost[lost.len() / 2]);
+    let estimated = seen.cost_ns / seen.elapsed_ns;
+    println!("  {:<42} {:>9.4}   (budget {share})", "hits × cost of a hit, share of a core", estimated);
+    println!("  {:<42} {:>9.4}", "of that the programs, by the kernel", seen.programs_ns / seen.elapsed_ns);
+    let in_program = seen.programs_ns / seen.hits.max(1) as f64;
+    println!(
+        "  {} hits, {:.0} ns each: {in_program:.0} ns in the program, the rest in the trap",
+        seen.hits, seen.hit_ns
+    );
+    if let Some((window, period)) = seen.window {
+        println!("  last window {:.2} s of {:.2} s", window as f64 / 1e9, period as f64 / 1e9);
+    }
+    println!("  said: {}", seen.reason.as_deref().unwrap_or("nothing"));
+}
