@@ -48,18 +48,20 @@ fn hits() -> Result<(), String> {
 fn budgets() -> Result<(), String> {
     let (alone, watched) = (Duration::from_secs(4), Duration::from_secs(12));
     tell("20 %", 0.2, &governed(0.2, 4, alone, watched)?, "(target 0.25)");
-    tell("1 %", 0.01, &governed(0.01, 1, alone, Duration::from_secs(30))?, "");
+    tell("1 %", 0.01, &governed(0.01, 1, alone, Duration::from_secs(60))?, "");
     Ok(())
 }
 
 fn tell(budget: &str, share: f64, seen: &Governed, target: &str) {
     println!("a loop of empty polls, budget {budget} of one core");
-    let mut lost: Vec<f64> = seen.polls_per_s.iter().map(|(free, bound)| 1.0 - bound / free).collect();
-    lost.sort_by(f64::total_cmp);
-    for (free, bound) in &seen.polls_per_s {
-        println!("  polls/s {free:>12.0} without probes {bound:>12.0} with them");
+    for ((free, bound), share) in seen.polls_per_s.iter().zip(&seen.lost_share) {
+        println!(
+            "  polls/s {free:>12.0} without probes {bound:>12.0} with them, CPU taken from it {share:.3} of a core"
+        );
     }
-    println!("  {:<42} {:>9.3}   {target}", "slow-down, median", lost[lost.len() / 2]);
+    let slower = median(seen.polls_per_s.iter().map(|(free, bound)| 1.0 - bound / free).collect());
+    println!("  {:<42} {slower:>9.3}   {target}", "slow-down, median");
+    println!("  {:<42} {:>9.3}", "CPU taken from the loop, share of a core", median(seen.lost_share.clone()));
     let estimated = seen.cost_ns / seen.elapsed_ns;
     println!("  {:<42} {:>9.4}   (budget {share})", "hits × cost of a hit, share of a core", estimated);
     println!("  {:<42} {:>9.4}", "of that the programs, by the kernel", seen.programs_ns / seen.elapsed_ns);
@@ -72,4 +74,9 @@ fn tell(budget: &str, share: f64, seen: &Governed, target: &str) {
         println!("  last window {:.2} s of {:.2} s", window as f64 / 1e9, period as f64 / 1e9);
     }
     println!("  said: {}", seen.reason.as_deref().unwrap_or("nothing"));
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -318,6 +318,8 @@ pub fn programs() -> Result<Vec<Row>, String> {
 /// A loop of empty polls in a thread.
 struct Loop {
     polls: Arc<AtomicU64>,
+    /// CPU time of the thread, ns.
+    cpu_ns: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -325,11 +327,12 @@ struct Loop {
 impl Loop {
     fn start(function: Function) -> Self {
         let (polls, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (counts, ended) = (Arc::clone(&polls), Arc::clone(&ends));
+        let cpu_ns = Arc::new(AtomicU64::new(0));
+        let (counts, used, ended) = (Arc::clone(&polls), Arc::clone(&cpu_ns), Arc::clone(&ends));
         let thread = thread::spawn(move || {
             let scene = Scene::new();
             while !ended.load(Relaxed) {
-                for _ in 0..100 {
+                for _ in 0..STRIDE {
                     // SAFETY: as in `time`.
                     black_box(unsafe { function(scene.qps[0].as_ptr(), std::ptr::null(), std::ptr::null()) });
                     // About as long as a provider takes for an empty queue.
@@ -337,12 +340,21 @@ impl Loop {
                         std::hint::spin_loop();
                     }
                 }
-                counts.fetch_add(100, Relaxed);
+                counts.fetch_add(STRIDE, Relaxed);
+                used.store(thread_cpu_ns(), Relaxed);
             }
         });
-        Self { polls, ends, thread: Some(thread) }
+        Self { polls, cpu_ns, ends, thread: Some(thread) }
+    }
+
+    /// Polls so far, and the CPU time they took, ns.
+    fn so_far(&self) -> (f64, f64) {
+        (self.polls.load(Relaxed) as f64, self.cpu_ns.load(Relaxed) as f64)
     }
 }
+
+/// Polls between two looks at the clock.
+const STRIDE: u64 = 500;
 
 /// Rounds of the pause instruction between two polls.
 const SPINS: u32 = 4;
@@ -362,6 +374,9 @@ impl Drop for Loop {
 pub struct Governed {
     /// Polls a second with no probe attached, and with the probes inside the budget: one pair for each round.
     pub polls_per_s: Vec<(f64, f64)>,
+    /// CPU time the loop used beyond what its polls take with no probe attached, as a share of a core, for each round: what
+    /// the probes really cost, also where other processes leave the loop only a part of a core.
+    pub lost_share: Vec<f64>,
     /// Hits, their estimated cost and the time they were watched in, ns.
     pub hits: u64,
     /// See `hits`.
@@ -389,9 +404,11 @@ pub fn governed(share: f64, rounds: u32, alone: Duration, watched: Duration) -> 
     let _gathering = aya::sys::enable_stats(aya::sys::Stats::RunTime).map_err(|error| error.to_string())?;
     let mut seen = Governed::default();
     for _ in 0..rounds {
-        let (begin, polls) = (Instant::now(), work.polls.load(Relaxed));
+        let (begin, then) = (Instant::now(), work.so_far());
         thread::sleep(alone);
-        let free = (work.polls.load(Relaxed) - polls) as f64 / begin.elapsed().as_secs_f64();
+        let now = work.so_far();
+        let free = (now.0 - then.0) / begin.elapsed().as_secs_f64();
+        let poll_ns = (now.1 - then.1) / (now.0 - then.0);
 
         let mut probes = Probes::load(&ProbeOptions { budget: Budget::Share(share), ..ProbeOptions::default() });
         probes.poll(clock::monotonic_ns(), &mut |_| {});
@@ -399,7 +416,8 @@ pub fn governed(share: f64, rounds: u32, alone: Duration, watched: Duration) -> 
         if !probes.attached.has_group(GROUPS[1]) {
             return Err(format!("poll_cq cannot be attached: {:?}", probes.probes().last()));
         }
-        let (begin, polls) = (Instant::now(), work.polls.load(Relaxed));
+        probes.poll(clock::monotonic_ns(), &mut |_| {});
+        let (begin, then) = (Instant::now(), work.so_far());
         let (begin_ns, before) = (clock::monotonic_ns(), probes.spent());
         while begin.elapsed() < watched {
             let now = clock::monotonic_ns();
@@ -412,7 +430,10 @@ pub fn governed(share: f64, rounds: u32, alone: Duration, watched: Duration) -> 
                 seen.reason = Some(reason);
             }
         }
-        let bound = (work.polls.load(Relaxed) - polls) as f64 / begin.elapsed().as_secs_f64();
+        let now = work.so_far();
+        let bound = (now.0 - then.0) / begin.elapsed().as_secs_f64();
+        let lost_ns = (now.1 - then.1) - (now.0 - then.0) * poll_ns;
+        seen.lost_share.push(lost_ns / begin.elapsed().as_nanos() as f64);
         seen.polls_per_s.push((free, bound));
         seen.elapsed_ns += (clock::monotonic_ns() - begin_ns) as f64;
         let after = probes.spent();

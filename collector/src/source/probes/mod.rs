@@ -91,6 +91,9 @@ const MOST_BATCHES: usize = 4;
 /// Of so many signalled work requests of a QP one is timed, where cost is limited.
 const TIMED_ONE_IN: u64 = 8;
 
+/// Until the first look after something was attached or detached.
+const SOON_NS: Nanos = 20_000_000;
+
 /// The source's name.
 const NAME: &str = "probes";
 
@@ -337,6 +340,10 @@ impl Probes {
         if running.told_changes != Some(self.attached.changes()) {
             running.told_changes = Some(self.attached.changes());
             running.tell(GROUPS.map(|group| self.attached.has_group(group)));
+            // What was quiet because nothing was attached need not stay so.
+            if running.governor.is_limited() {
+                self.look = self.look.min(now + SOON_NS);
+            }
         }
     }
 
@@ -384,8 +391,10 @@ impl Probes {
     /// The groups that are or were attached.
     fn groups(&self) -> Vec<ProbeGroup<'static>> {
         let Some(running) = &self.running else { return Vec::new() };
-        let all = [("posts", Operation::PostSend), ("completions", Operation::PollCq)];
-        let seen = all.into_iter().zip(GROUPS).filter(|((_, operation), _)| self.attached.was_attached(*operation));
+        let was = |operation| self.attached.was_attached(operation);
+        let all =
+            [("posts", was(Operation::PostSend)), ("completions", was(Operation::PollCq) || was(Operation::StartPoll))];
+        let seen = all.into_iter().zip(GROUPS).filter(|((_, was_attached), _)| *was_attached);
         let standing = |((name, _), group)| {
             let Standing { hits, hit_ns, paused, window } = running.governor.standing(group);
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below a second")]
