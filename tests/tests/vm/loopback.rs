@@ -152,10 +152,10 @@ fn doctor_says_that_it_is_off_what_it_measures_and_what_to_do_where_it_cannot() 
         assert_eq!(loopback(&report)["state"], "off", "on {}", results.kernel);
         assert_eq!(loopback(&report)["missing"][0]["fix"], "--loopback", "on {}", results.kernel);
         let report = results.json("on.json");
-        let seen = loopback(&report);
-        assert_ne!(seen["state"], "off", "on {}: {seen}", results.kernel);
-        let sees = seen["sees"].as_str().unwrap_or_default();
-        assert!(sees.contains("32 writes of 64 bytes"), "on {}: {seen}", results.kernel);
+        let on = loopback(&report);
+        assert_ne!(on["state"], "off", "on {}: {on}", results.kernel);
+        let sees = on["sees"].as_str().unwrap_or_default();
+        assert!(sees.contains("32 writes of 64 bytes"), "on {}: {on}", results.kernel);
         let report = results.json("missing.json");
         let missing = &loopback(&report)["missing"][0];
         assert!(missing["fix"].as_str().is_some_and(|fix| fix.contains("--verbs-program")), "{missing}");

@@ -102,7 +102,11 @@ fn pairs(results: &Results) -> Vec<Pair> {
     assert!(told.len() > 60, "{} QPs on {}", told.len(), results.kernel);
     let pairs = told.into_iter().map(|told| {
         let at = format!("{} ({}, QP {}) on {}", told["scenario"], told["end"], told["qpn"], results.kernel);
-        let key = (number(&told["pid"]), told["device"].as_str().unwrap().to_owned(), number(&told["qpn"]));
+        let key = (
+            number(&told["pid"]),
+            told["device"].as_str().expect("it names its device").to_owned(),
+            number(&told["qpn"]),
+        );
         // A QP that neither posted nor got anything has no statistics.
         let seen = statistics.get(&key).cloned().unwrap_or(Value::Null);
         Pair { at, told, seen }

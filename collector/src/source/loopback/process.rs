@@ -207,7 +207,7 @@ mod tests {
         let text = format!("one\ntwo\n{long}\nlast words");
         let (mut unfinished, mut lines) = (Vec::new(), Vec::new());
         let goes_on = pour(&mut text.as_bytes(), &mut unfinished, &mut |line| {
-            lines.push(String::from_utf8_lossy(line).trim().len())
+            lines.push(String::from_utf8_lossy(line).trim().len());
         });
         assert!(!goes_on, "the end is an end");
         assert_eq!(lines, [3, 3, MAX_LINE, 10]);

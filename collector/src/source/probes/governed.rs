@@ -79,14 +79,14 @@ fn a_polling_loop_is_paused_says_so_keeps_to_its_budget_and_is_watched_again() {
     let begin = clock::monotonic_ns();
     let Some(mut probes) = attached(SHARE) else { return };
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut largest = 0;
+    let mut largest = 0.0_f64;
     let mut before = probes.running.as_ref().expect("it runs").governor.spent_ns();
     while !reason(&probes).starts_with("paused: ") {
         assert!(Instant::now() < deadline, "not paused: {}", reason(&probes));
         poll(BATCH);
         look(&mut probes);
         let spent = probes.running.as_ref().expect("it runs").governor.spent_ns();
-        largest = largest.max((spent - before) as u64);
+        largest = largest.max(spent - before);
         before = spent;
     }
     let said = reason(&probes);
@@ -95,7 +95,7 @@ fn a_polling_loop_is_paused_says_so_keeps_to_its_budget_and_is_watched_again() {
     let elapsed = clock::monotonic_ns() - begin;
     let governor = &probes.running.as_ref().expect("it runs").governor;
     // What both groups start with, the share since then, and what was polled before the last look.
-    let allowed = SHARE * (1e9 + elapsed as f64) + largest as f64;
+    let allowed = SHARE * (1e9 + elapsed as f64) + largest;
     assert!(governor.spent_ns() <= allowed, "{} of {allowed}", governor.spent_ns());
     let [group] = seen.groups.as_slice() else { panic!("{:?}", seen.groups) };
     assert_eq!((&*group.group, group.paused), ("completions", true));

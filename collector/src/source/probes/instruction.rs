@@ -159,11 +159,14 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Instruction> {
     }
     let (flow, writes) = match bytes.next()? {
         0x0f => match bytes.next()? {
+            // Maps of three bytes: the opcode itself comes next.
             0x38 => {
+                bytes.next()?;
                 ModRm::read(&mut bytes)?;
                 (Flow::Next, Anything)
             }
             0x3a => {
+                bytes.next()?;
                 ModRm::read(&mut bytes)?;
                 bytes.skip(1)?;
                 (Flow::Next, Anything)
