@@ -136,7 +136,9 @@ fn without_debug_sections(object: &[u8]) -> Result<Vec<u8>> {
     let mut builder = Builder::read(object).context("the linker's output is no ELF object")?;
     for section in &mut builder.sections {
         let name = section.name.to_vec();
-        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+        // What would relocate the types moves nothing: they count from the beginning of each section as it is.
+        section.delete =
+            name.starts_with(b".debug_") || name.starts_with(b".rel.debug_") || name.starts_with(b".rel.BTF");
     }
     // The linker keeps all names in one table; what writes the object wants those of the sections by themselves.
     let names = builder.sections.add();
