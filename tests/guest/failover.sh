@@ -16,7 +16,7 @@ collect_start() {
   collector=$!
   wait_for 20 test -S "$name.sock" || { cat "$name.err"; fail "$name: no socket after 20 s"; }
   # The probes are attached once a line tells so.
-  probed() { grep '"type":"probes"' "$name.jsonl" | grep -q '"attached":[5-9]'; }
+  probed() { grep '"type":"probes"' "$name.jsonl" | grep -qE '"attached":([5-9]|[1-9][0-9])'; }
   wait_for 40 probed || { cat "$name.err"; fail "$name: no probes after 40 s"; }
 }
 

@@ -70,7 +70,7 @@ stranger timeout 5 subscribe /run/rdmascope/events.sock > stranger.jsonl 2>&1
 member subscribe /run/rdmascope/events.sock > told.jsonl &
 
 recording=/var/lib/rdmascope/node.jsonl
-probed() { grep '"type":"probes"' $recording | grep -q '"attached":[5-9]'; }
+probed() { grep '"type":"probes"' $recording | grep -qE '"attached":([5-9]|[1-9][0-9])'; }
 wait_for 60 probed || failed 'no probes after 60 s'
 
 step 'posts'

@@ -129,7 +129,7 @@ fn with_all_it_needs_everything_is_seen() {
     on_each_kernel("doctor", |results| {
         let doctor = Doctor::read(results, "well");
         assert_eq!(doctor.exit, "0", "{}", doctor.at);
-        doctor.assert_probes(9, 0);
+        doctor.assert_probes(12, 0);
         for name in ["sysfs", "nldev", "probes"] {
             let source = doctor.source(name);
             assert_ne!(source["state"], "off", "{}: {source}", doctor.at);
@@ -171,7 +171,8 @@ fn without_type_information_posts_are_still_seen() {
         let doctor = Doctor::read(results, "no_btf");
         doctor.assert_counters_go_on(&Doctor::read(results, "well"));
         assert_eq!(doctor.report["kernel"]["btf"], false);
-        assert_eq!(doctor.probes(true), ["ras:aer_event", "post_send"], "{}", doctor.at);
+        let seen = ["ras:aer_event", "poll_cq", "post_send", "post_recv", "learn"];
+        assert_eq!(doctor.probes(true), seen, "{}", doctor.at);
         doctor.assert_reason(&[], "the kernel has no type information");
     });
 }
@@ -210,7 +211,7 @@ fn lockdown_for_integrity_costs_nothing_and_for_confidentiality_the_probes_only(
         let well = Doctor::read(results, "well");
         let integrity = Doctor::read(results, "integrity");
         integrity.assert_counters_go_on(&well);
-        integrity.assert_probes(9, 0);
+        integrity.assert_probes(12, 0);
         assert_eq!(integrity.report["kernel"]["lockdown"], "integrity");
 
         let confidentiality = Doctor::read(results, "confidentiality");

@@ -363,7 +363,7 @@ fn the_screen_shows_ports_qps_rates_and_the_faults_of_the_run() {
                 assert!(screen.contains(word), "{file} on {on} does not show {word:?}:\n{screen}");
             }
         };
-        shows("120x40/start", &["LIVE", "rxea", "rxeb", "rxec", "ACTIVE", "probes 9/9"]);
+        shows("120x40/start", &["LIVE", "rxea", "rxeb", "rxec", "ACTIVE", "probes 12/12"]);
         shows("120x40/pane3", &["rxea", "pair", "RTS", "RC"]);
         shows("120x40/pane9", &["nldev", "sysfs", "pcie", "probes"]);
         shows("120x40/fault1", &["link.down", "pcie.aer_storm", "rxea", "rxec", "DOWN"]);
