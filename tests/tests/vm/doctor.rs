@@ -224,7 +224,7 @@ fn lockdown_for_integrity_costs_nothing_and_for_confidentiality_the_probes_only(
         let untold = Doctor::read(results, "confidentiality_untold");
         untold.assert_counters_go_on(&well);
         assert_eq!(untold.report["kernel"]["lockdown"], Value::Null);
-        untold.assert_probes(0, 9);
+        untold.assert_probes(0, 12);
         untold.assert_reason(
             &["ib_create_qp_user", "ib_dispatch_event", "ras:aer_event", "post_send"],
             "locked down (confidentiality)",
