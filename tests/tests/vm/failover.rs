@@ -139,7 +139,8 @@ fn an_application_that_does_not_listen_loses_its_qp_after_the_floor_of_its_timer
         assert_eq!(failover["floor"]["max_ns"], 268_435_456, "on {on}: {failover}");
         let qp = &failover["first_qp"];
         assert!(
-            number(&qp["not_before"]) <= error && error <= number(&qp["t"]),
+            // The probe sees the poll return; the application notes its time a little later, once it runs again.
+            number(&qp["not_before"]) <= error && error <= number(&qp["t"]) + 50_000_000,
             "on {on}: {failover}, error at {error}"
         );
         assert_eq!(failover["replacement"]["device"], "rxec", "on {on}: {failover}");

@@ -95,7 +95,7 @@ fn under_the_unit_it_sees_every_probe_counters_posts_and_a_pcie_error_and_tells_
         let seen = results.json_lines("node.jsonl");
         let of = |kind: &str| seen.iter().filter(|line| line["type"] == kind).collect::<Vec<_>>();
         let attached = of("probes").last().map(|line| (line["attached"].clone(), line["failed"].clone()));
-        assert_eq!(attached, Some((9.into(), Value::Array(Vec::new()))), "on {at}");
+        assert_eq!(attached, Some((12.into(), Value::Array(Vec::new()))), "on {at}");
         assert!(of("counters").len() > 10, "on {at}: {} lines of counters", of("counters").len());
         assert!(!of("qp_stats").is_empty(), "on {at}: no posts");
         let aer = of("aer");
