@@ -19,7 +19,7 @@ fn post_recv(qp: u64) -> u64 {
 
 /// Run as a process of its own by the tests below: has an `ibv_context` on its heap and a device's file open.
 #[test]
-#[ignore = "a process for other tests"]
+#[ignore = "tool: the process that other tests look at"]
 fn a_process_with_a_context() {
     let Some(device) = std::env::var_os("DEVICE") else { return };
     let _open = fs::File::open(device).expect("the device's file");
