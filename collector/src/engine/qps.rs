@@ -292,7 +292,10 @@ impl Engine {
         let (device, port) = (qp.device, qp.port);
         let before = qp.detail.as_ref().map(|detail| detail.errors.clone()).unwrap_or_default();
         let port = self.port_of_qp(device, port);
-        for (status, n) in &seen.errors {
+        // What is told first is taken for what ended the QP: flushes follow from it, so they come last.
+        let is_flush = |status: &str| status == "WR_FLUSH_ERR";
+        let causes = seen.errors.iter().filter(|(status, _)| !is_flush(status));
+        for (status, n) in causes.chain(seen.errors.iter().filter(|(status, _)| is_flush(status))) {
             let before = before.iter().find(|(name, _)| **name == **status).map_or(0, |(_, n)| *n);
             if *n > before {
                 let status = self.text(status);

@@ -1,6 +1,8 @@
 //! What `rdmascope collect` did on real kernels: how soon hooks ran after a PCIe error, and what it says of an application
 //! that drained on its warning and of one that did not.
 
+use std::collections::BTreeMap;
+
 use collector::observation::Body;
 use collector::observation::recording::Reader;
 use end_to_end::vm::{Results, on_each_kernel};
@@ -41,13 +43,21 @@ fn every_pcie_error_starts_a_hook_that_is_told_of_it() {
         let on = &results.kernel;
         let injected: Vec<u64> = results.json_lines("injected.jsonl").iter().map(|line| number(&line["t"])).collect();
         assert_eq!(injected.len(), 60, "on {on}");
-        let mut events = Vec::new();
+        let (mut events, mut counted) = (Vec::new(), BTreeMap::new());
         let mut reader = Reader::open(&results.path("hooks.jsonl")).expect("the payload left a recording");
         while reader
             .next(|observation| {
-                // The function's own counts may be read in the moment before its report is taken up: then they tell first.
-                if let Body::Aer(_) | Body::Pcie(_) = observation.body {
-                    events.push(observation.t);
+                match &observation.body {
+                    Body::Aer(_) => events.push(observation.t),
+                    // A function's own count may be read in the moment before its report is taken up: then it tells first.
+                    Body::Pcie(pcie) => {
+                        let errors = pcie.aer.iter().flat_map(|aer| aer.nonfatal.iter().chain(aer.fatal.iter()));
+                        let errors: u64 = errors.map(|(_, n)| *n).sum();
+                        if counted.insert(pcie.pci.to_string(), errors).is_some_and(|before| errors > before) {
+                            events.push(observation.t);
+                        }
+                    }
+                    _ => {}
                 }
             })
             .expect("the recording can be read")

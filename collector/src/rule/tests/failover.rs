@@ -98,6 +98,25 @@ fn an_operation_that_is_seen_before_the_qp_is_found_dead_is_the_first_one_all_th
 }
 
 #[test]
+fn a_flush_that_is_told_with_its_cause_is_not_what_killed_the_qp() {
+    let mut log = Log::pair();
+    log.posted(1.0, "d", 17, 5, 0.9).event(2.0, "d", "PORT_ERR");
+    let errors = json!({"WR_FLUSH_ERR": 7, "RETRY_EXC_ERR": 1});
+    let stats = json!({"device": "d", "qpn": 17, "posts": 9, "wrs": 9, "bytes": 9, "completions": 8, "errors": errors});
+    log.add(2.3, "qp_stats", stats);
+    // The probes tell statuses by their number, so a flush comes first; `json!` sorts by name.
+    let line = log.lines.last_mut().expect("it was added");
+    let flush_first =
+        line.replace(r#"{"RETRY_EXC_ERR":1,"WR_FLUSH_ERR":7}"#, r#"{"WR_FLUSH_ERR":7,"RETRY_EXC_ERR":1}"#);
+    assert_ne!(*line, flush_first);
+    *line = flush_first;
+    log.probes(2.5).until(4, 8);
+    let failovers = log.failovers();
+    let qp = failovers[0].first_qp.as_ref().expect("it died");
+    assert_eq!(qp.what, "QP 17 had RETRY_EXC_ERR completions");
+}
+
+#[test]
 fn a_drain_before_the_port_falls_is_graceful_and_its_outage_begins_with_the_drain() {
     let mut log = Log::pair();
     log.connect(0.2, "e", 40);

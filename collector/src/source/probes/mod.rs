@@ -686,10 +686,17 @@ fn uncounted(running: &Running, slots: u32) -> Vec<Missing> {
         (totals.no_process, "the process's last QP is not kept, so switches are not counted".to_owned(), None),
         (running.qps.unresolved() as u64, "slots whose device's name could not be read".to_owned(), None),
         (totals.leaked + running.qps.leaked, "slots could not be given back".to_owned(), None),
+        (totals.no_batch, "what is built call by call could not be kept track of".to_owned(), None),
     ];
-    numbers
-        .into_iter()
-        .filter(|(n, ..)| *n != 0)
-        .map(|(n, reason, fix)| Missing { what: format!("{n} posts or slots"), reason, fix: fix.map(str::to_owned) })
-        .collect()
+    let completions = [
+        (totals.no_owner, "no QP could be told: several use one extended queue, or no slot was free".to_owned(), None),
+        (totals.no_completion, "they could not be read from the process's memory".to_owned(), None),
+    ];
+    let told = |what: &'static str| {
+        move |(n, reason, fix): (u64, String, Option<&str>)| {
+            (n != 0).then(|| Missing { what: format!("{n} {what}"), reason, fix: fix.map(str::to_owned) })
+        }
+    };
+    let posts = numbers.into_iter().filter_map(told("posts or slots"));
+    posts.chain(completions.into_iter().filter_map(told("completions"))).collect()
 }
