@@ -2,11 +2,13 @@
 // pair DEVICE GID_INDEX PEER_DEVICE PEER_GID_INDEX [KEY=VALUE…]: a reliable connection between two devices, both ends in
 // this process; writes over it until the time is over or the connection breaks. Keys: seconds=5 size=4096 depth=8
 // timeout=14 retry=3 pause_us=0 same_qpn=0 (1: both ends get the same QPN) linger=0 (seconds a broken
-// connection keeps its QPs). Prints what happens as lines of JSON, each with `t`, CLOCK_MONOTONIC nanoseconds:
-// "connected" (both QPNs), "async" (an asynchronous event), "error" (the first failed completion of either end), "state"
-// (both ends after that), "end" (the account). Exit code 0: all well; 3: the connection broke.
+// connection keeps its QPs). SIGTERM ends it as if its time were over. Prints what happens as lines of JSON, each with `t`,
+// CLOCK_MONOTONIC nanoseconds: "connected" (both QPNs), "async" (an asynchronous event), "error" (the first failed
+// completion of either end), "state" (both ends after that), "end" (the account). Exit code 0: all well; 3: the
+// connection broke.
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +54,13 @@ static int option(int argc, char **argv, const char *key, int value) {
         if (!strncmp(argv[i], key, length) && argv[i][length] == '=')
             value = atoi(argv[i] + length + 1);
     return value;
+}
+
+static volatile sig_atomic_t asked_to_end;
+
+static void ask_to_end(int signal) {
+    (void)signal;
+    asked_to_end = 1;
 }
 
 static void *async_events(void *argument) {
@@ -177,6 +186,7 @@ int main(int argc, char **argv) {
     initialise(&b);
     connect_end(&a, &b, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3));
     connect_end(&b, &a, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3));
+    signal(SIGTERM, ask_to_end);
     say("connected", "\"pid\":%d,\"device\":\"%s\",\"qpn\":%u,\"peer_device\":\"%s\",\"peer_qpn\":%u", getpid(), a.device,
         a.qp->qp_num, b.device, b.qp->qp_num);
 
@@ -184,6 +194,8 @@ int main(int argc, char **argv) {
     long long start = now(), last_success = start;
     // Until the time is over; then until what was posted has come back, for at most another ten seconds.
     while (posted > succeeded + failed ? now() - start < limit + 10000000000LL : !failed && now() - start < limit) {
+        if (asked_to_end && now() - start < limit)
+            limit = now() - start;
         while (!failed && now() - start < limit && posted - succeeded < depth) {
             struct ibv_sge piece = {(uintptr_t)a.mr->addr, (uint32_t)size, a.mr->lkey};
             struct ibv_send_wr request = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;

@@ -1,51 +1,61 @@
-# Connections of processes that have builds of the provider of their own, some of which were there before `rdmascope record`.
+# Connections of processes that have builds of the provider of their own, some of which were there before `rdmascope record`,
+# and a process of which nothing can be found.
 # order: 25
 # timeout: 240
 # needs: rdmascope
 
 fabric || fail 'the fabric did not come up'
 provider=$(realpath /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so) || fail 'no provider'
+# build NAME: another file for a provider; prints its path.
+build() { { cat "$provider"; echo "$1"; } > "/tmp/$1.so" && echo "/tmp/$1.so"; }
 # own NAME COMMAND…: COMMAND in a mount namespace of its own, with another file for a provider.
 own() {
-  local build=/tmp/$1.so
+  local file
+  file=$(build "$1")
   shift
-  { cat "$provider"; echo "$build"; } > "$build"
-  unshare -m sh -c 'mount --bind "$0" "$1" && shift && exec "$@"' "$build" "$provider" "$@"
+  unshare -m sh -c 'mount --bind "$0" "$1" && shift && exec "$@"' "$file" "$provider" "$@"
 }
-# connect NAME SECONDS [COMMAND…]: a connection, started by COMMAND; its words are in NAME.jsonl.
+# connect NAME [COMMAND…]: a connection, started by COMMAND, until it is told to end; its words are in NAME.jsonl.
 connect() {
-  local name=$1 seconds=$2
-  shift 2
-  "$@" pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" "seconds=$seconds" pause_us=2000 > "$name.jsonl" 2>&1 &
+  local name=$1
+  shift
+  "$@" pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=300 pause_us=2000 > "$name.jsonl" 2>&1 &
+  wait_for 20 grep -q connected "$name.jsonl" || { cat "$name.jsonl"; fail "$name did not connect"; }
 }
-connected() { wait_for 20 grep -q connected "$1.jsonl" || { cat "$1.jsonl"; fail "$1 did not connect"; }; }
-ended() { wait_for 120 grep -q '"end"' "$1.jsonl" || { cat "$1.jsonl"; fail "$1 did not end"; }; cat "$1.jsonl"; }
+number() { grep -o "\"$1\":[0-9]*" "$2" | head -n 1 | cut -d: -f2; }
+traced() { grep '"type":"qp_stats"' recording.jsonl | grep '"device":"rxea"' | grep -q "\"qpn\":$(number qpn "$1.jsonl"),"; }
+ended() { wait_for 30 grep -q '"end"' "$1.jsonl" || { cat "$1.jsonl"; fail "$1 did not end"; }; cat "$1.jsonl"; }
+attached() { grep '"type":"probes"' recording.jsonl | tail -n 1 | grep -o '"attached":[0-9]*'; }
 
 step 'before'
-connect before_host 90
-connect before_own 90 own first
-connected before_host
-connected before_own
+connect before_host
+connect before_own own first
+contextless "$(build third)" /dev/infiniband/uverbs0 > contextless.out 2>&1 &
+contextless=$!
+echo "$contextless" > contextless.pid
+wait_for 10 grep -q ready contextless.out || { cat contextless.out; fail 'contextless is not ready'; }
 record_start
 
 step 'after'
-connect after_host 40
-connect after_own 40 own second
-connected after_own
-attached() { grep '"type":"probes"' recording.jsonl | tail -n 1 | grep -o '"attached":[0-9]*'; }
-builds() { attached | grep -q ":$1\$"; }
-# Seven functions of the kernel, AER, and post_send in three files.
-wait_for 20 builds 11 || attached
+connect after_host
+connect after_own own second
+for name in before_host before_own after_host after_own; do
+  wait_for 20 traced "$name" || { attached; fail "$name is not traced"; }
+done
 attached > attached.with
 rdmascope doctor --json > doctor.json 2> doctor.err || cat doctor.err
-ended after_host
-ended after_own
-ended before_host
-ended before_own
+for name in before_host before_own after_host after_own; do
+  kill "$(number pid "$name.jsonl")"
+done
+for name in before_host before_own after_host after_own; do
+  ended "$name"
+done
 
 step 'let go'
-# What nobody maps any more is let go within ten seconds: then one file is left, the host's.
-wait_for 40 builds 9 || attached
+kill $contextless
+# What nobody maps any more is let go within ten seconds.
+fewer() { [ "$(attached | cut -d: -f2)" -lt "$(cut -d: -f2 attached.with)" ]; }
+wait_for 40 fewer || attached
 attached > attached.without
 record_stop
 cat record.err 2>/dev/null || true

@@ -68,7 +68,7 @@ fault() {
 
 panes() {
   # The probes start aside of the screen; what they see comes a sweep later.
-  wait_for 60 shows 'probes 9/9' || echo "$1: not all probes were attached after 60 s"
+  wait_for 60 shows 'probes 12/12' || echo "$1: not all probes were attached after 60 s"
   wait_for 10 shows ' G' || true
   sleep 3
   capture "$1/start"

@@ -2,7 +2,6 @@
 
 mod doctor;
 mod failover;
-mod found;
 mod killed;
 mod loopback;
 mod marks;
