@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::stage::stage;
+use crate::workspace::WITH_VERBS;
 use crate::{build, command, test};
 
 /// Arguments of `cargo xtask ci`.
@@ -17,13 +18,11 @@ pub(crate) fn run(_arguments: &Arguments) -> Result<()> {
         command::run(&mut command::cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
     stage("lints of what needs libibverbs", || {
-        let verbs = ["clippy", "-p", "collector", "--features", "verbs", "--lib", "--bins", "--examples"];
-        command::run(command::cargo(verbs).args(["--", "-D", "warnings"]))
+        command::run(command::cargo(["clippy"]).args(WITH_VERBS).args(["--", "-D", "warnings"]))
     })?;
     stage("tests of what needs libibverbs", || {
         // Only the program's own: the guests need it built this way, and the library's are run with the others.
-        let verbs = ["test", "--quiet", "-p", "collector", "--features", "verbs", "--bin", "rdmascope-verbs"];
-        command::run(&mut command::cargo(verbs))
+        command::run(command::cargo(["test", "--quiet"]).args(WITH_VERBS))
     })?;
     stage("kept BPF objects", build::check)?;
     stage("BPF objects built anew", build::rebuild_and_compare)?;

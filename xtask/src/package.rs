@@ -63,11 +63,11 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Builds both. In two steps: built together, the features of one would be those of the other, and the product is not
-    /// to link libibverbs.
+    /// to link libibverbs. The second with the product's package, so that what both depend on is built once.
     pub(crate) fn build() -> Result<Self> {
-        let verbs = ["--package", "collector", "--features", "verbs", "--bin", "rdmascope-verbs"];
-        for what in [&["--package", "rdmascope"][..], &verbs] {
-            command::run(command::cargo(["build", "--quiet", "--release"]).args(what))?;
+        let verbs = ["--package", "collector", "--features", "collector/verbs", "--bin", "rdmascope-verbs"];
+        for what in [&[][..], &verbs] {
+            command::run(command::cargo(["build", "--quiet", "--release", "--package", "rdmascope"]).args(what))?;
         }
         let release = workspace::target().join("release");
         Ok(Self { rdmascope: release.join("rdmascope"), verbs: release.join("rdmascope-verbs") })

@@ -1,6 +1,8 @@
 //! `cargo xtask score`: precision, recall, delay and false alarms of the rules on simulated traces of which the truth is
 //! known (`collector/src/score/`), in the release build.
 
+use std::process::Command;
+
 use anyhow::{Context, Result};
 use clap::Args;
 
@@ -25,20 +27,22 @@ pub(crate) struct Arguments {
 
 /// Runs the scoring and shows what it prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut cargo = command::cargo(["bench", "--quiet", "--package", "collector", "--bench", "score", "--"]);
+    // With the product's package: then its dependencies, and so the library, are those of the release build.
+    let packages = ["--package", "rdmascope", "--package", "collector"];
+    command::run(command::cargo(["build", "--quiet", "--release", "--bin", "score"]).args(packages))?;
+    let mut score = Command::new(workspace::target().join("release/score"));
     if arguments.subset {
-        cargo.arg("subset");
+        score.arg("subset");
     }
     for (name, n) in [("traces", arguments.traces), ("hours", arguments.hours)] {
-        cargo.args(n.map(|n| format!("{name}={n}")));
+        score.args(n.map(|n| format!("{name}={n}")));
     }
     if let Some(out) = &arguments.out {
-        // The benchmark runs in its package's folder.
         let folder = std::env::current_dir().context("no current directory")?;
         let path = if folder.starts_with(workspace::root()) { workspace::root().join(out) } else { folder.join(out) };
-        cargo.arg(format!("out={}", path.display()));
+        score.arg(format!("out={}", path.display()));
     }
-    command::run(&mut cargo)
+    command::run(&mut score)
 }
 
 /// The subset, as a step of `cargo xtask test`.

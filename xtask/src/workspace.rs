@@ -13,3 +13,8 @@ pub(crate) fn root() -> &'static Path {
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |path| root().join(path))
 }
+
+/// Arguments of cargo for what needs libibverbs: it is selected among all packages and together with an example, as tests
+/// are, so that it shares their builds of what it depends on.
+pub(crate) const WITH_VERBS: [&str; 7] =
+    ["--workspace", "--features", "collector/verbs", "--bin", "rdmascope-verbs", "--example", "drain_on_warning"];

@@ -149,8 +149,7 @@ pub(crate) fn pack(init: Init, payloads: &[&Payload], extra: &[PathBuf], work: &
         let given = extra.iter().any(|path| path.file_name().is_some_and(|name| name == program));
         if !given && payloads.iter().any(|payload| payload.needs.iter().any(|need| need == program)) {
             let built = match program {
-                BESIDE => build_with_verbs("--bin", BESIDE)?,
-                EXAMPLE => build_with_verbs("--example", EXAMPLE)?,
+                BESIDE | EXAMPLE => build_with_verbs(program)?,
                 _ => build_product()?,
             };
             archive.copy(&format!("payload/{program}"), &built)?;
@@ -195,20 +194,11 @@ fn build_product() -> Result<PathBuf> {
     Ok(workspace::target().join("release").join(PRODUCT))
 }
 
-/// Builds what needs libibverbs, and returns its path. Not optimised: nothing is measured of it.
-fn build_with_verbs(kind: &str, name: &str) -> Result<PathBuf> {
-    command::run(&mut command::cargo([
-        "build",
-        "--quiet",
-        "--package",
-        "collector",
-        "--features",
-        "verbs",
-        kind,
-        name,
-    ]))?;
-    let folder = if kind == "--example" { "debug/examples" } else { "debug" };
-    Ok(workspace::target().join(folder).join(name))
+/// Builds what needs libibverbs, and returns the program's path. Not optimised: nothing is measured of it.
+fn build_with_verbs(program: &str) -> Result<PathBuf> {
+    command::run(command::cargo(["build", "--quiet"]).args(workspace::WITH_VERBS))?;
+    let folder = if program == EXAMPLE { "debug/examples" } else { "debug" };
+    Ok(workspace::target().join(folder).join(program))
 }
 
 fn file_name(path: &Path) -> String {

@@ -13,7 +13,7 @@ use collector::score::{Plan, below, details, page, run, table};
 const COMMAND: &str = "cargo xtask score --out docs/accuracy.md";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let subset = arguments.iter().any(|argument| argument == "subset");
     let out = arguments.iter().find_map(|argument| argument.strip_prefix("out="));
     let number = |name: &str| arguments.iter().find_map(|argument| argument.strip_prefix(name)?.parse::<u64>().ok());
