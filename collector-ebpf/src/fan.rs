@@ -26,6 +26,10 @@ pub struct Fan {
     /// The present 100 milliseconds, and the QPs posted to in them.
     long: AtomicU64,
     in_long: AtomicU64,
+    /// The watch ([`Watch::epoch`](crate::pairing::Watch::epoch)) of these, and the millisecond of its first post: of
+    /// the intervals that it began in only a part was seen.
+    epoch: AtomicU64,
+    began: AtomicU64,
     /// Posts that came right after a post of the same process to another QP.
     pub switches: AtomicU64,
     /// Milliseconds with posts, by the number of distinct QPs posted to: bucket i counts [2^i, 2^(i+1)).
@@ -41,7 +45,7 @@ pub struct Fan {
 #[derive(Debug, Clone, Copy)]
 pub struct FanCounts {
     /// The present intervals, which are not over.
-    pub present: [u64; 4],
+    pub present: [u64; 6],
     /// See [`Fan::switches`].
     pub switches: u64,
     /// See [`Fan::in_1ms`].
@@ -55,17 +59,26 @@ pub struct FanCounts {
 const _: () = assert!(size_of::<Fan>() == size_of::<FanCounts>(), "the same fields");
 
 impl Fan {
-    /// A post to a QP of the device in the millisecond `ms`.
+    /// A post to a QP of the device in the millisecond `ms` of the watch `epoch`.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
-    pub fn posted(&self, slot: &Slot, ms: u64, switched: bool) {
+    pub fn posted(&self, slot: &Slot, ms: u64, epoch: u64, switched: bool) {
+        if atomic::load(&self.epoch) != epoch {
+            // The intervals of the watch before were cut off.
+            for part in [&self.tick, &self.in_tick, &self.long, &self.in_long] {
+                atomic::store(part, 0);
+            }
+            atomic::store(&self.began, ms);
+            atomic::store(&self.epoch, epoch);
+        }
         let before = atomic::load(&slot.tick);
         if before != ms {
             atomic::store(&slot.tick, ms);
-            turn_to(&self.tick, &self.in_tick, &self.in_1ms, ms);
+            let began = atomic::load(&self.began);
+            turn_to(&self.tick, &self.in_tick, &self.in_1ms, ms, began);
             let long = ms / LONG_MS;
             if before / LONG_MS != long {
-                turn_to(&self.long, &self.in_long, &self.in_100ms, long);
+                turn_to(&self.long, &self.in_long, &self.in_100ms, long, began / LONG_MS);
             }
         }
         if switched {
@@ -78,15 +91,18 @@ impl Fan {
     }
 }
 
-/// Counts a QP in an interval; the first one of a new interval closes the one before.
+/// Counts a QP in an interval; the first one of a new interval closes the one before, unless that was the first of a watch.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
-fn turn_to(present: &AtomicU64, qps: &AtomicU64, histogram: &[AtomicU64; COUNTS], now: u64) {
+fn turn_to(present: &AtomicU64, qps: &AtomicU64, histogram: &[AtomicU64; COUNTS], now: u64, first: u64) {
     if atomic::load(present) != now {
         let before = atomic::swap(present, now);
         // Where two CPUs come here at once, one of them finds the other's `now`.
         if before != now && before != 0 {
-            count(histogram, atomic::swap(qps, 0));
+            let n = atomic::swap(qps, 0);
+            if before != first {
+                count(histogram, n);
+            }
         }
     }
     atomic::add(qps, 1);
@@ -127,19 +143,34 @@ mod tests {
             // Five QPs in each millisecond, the other five every tenth.
             let used = if ms % 10 == 0 { 10 } else { 5 };
             for _ in 0..3 {
-                slots[..used].iter().for_each(|slot| fan.posted(slot, ms, false));
+                slots[..used].iter().for_each(|slot| fan.posted(slot, ms, 1, false));
             }
         }
-        fan.posted(&slots[0], 1200, false);
-        assert_eq!(read(&fan.in_1ms), [(2, 180), (3, 20)]);
-        assert_eq!(read(&fan.in_100ms), [(3, 2)]);
+        fan.posted(&slots[0], 1200, 1, false);
+        // But for the first of both: the watch may have begun in its midst.
+        assert_eq!(read(&fan.in_1ms), [(2, 180), (3, 19)]);
+        assert_eq!(read(&fan.in_100ms), [(3, 1)]);
+    }
+
+    #[test]
+    fn intervals_that_a_window_cuts_off_are_not_counted_as_whole_ones() {
+        let fan = Fan::default();
+        let slots: Vec<Slot> = (0..8).map(|_| Slot::default()).collect();
+        let watch = |epoch: u64, ms: core::ops::Range<u64>| {
+            ms.for_each(|ms| slots.iter().for_each(|slot| fan.posted(slot, ms, epoch, false)));
+        };
+        // From the middle of an interval to the end of the next: no later post shows that it was whole.
+        (1..5).for_each(|n| watch(n, 1000 * n + 50..1000 * n + 200));
+        assert_eq!(read(&fan.in_100ms), []);
+        watch(9, 9050..9250);
+        assert_eq!(read(&fan.in_100ms), [(3, 1)]);
     }
 
     #[test]
     fn a_qp_that_comes_round_after_all_others_has_their_number_as_its_distance() {
         let fan = Fan::default();
         let slots: Vec<Slot> = (0..8).map(|_| Slot::default()).collect();
-        (0..5).for_each(|_| slots.iter().for_each(|slot| fan.posted(slot, 1, true)));
+        (0..5).for_each(|_| slots.iter().for_each(|slot| fan.posted(slot, 1, 1, true)));
         assert_eq!(read(&fan.reuse), [(3, 32)]);
         assert_eq!(fan.switches.load(Relaxed), 40);
     }
@@ -148,7 +179,7 @@ mod tests {
     fn a_process_that_stays_with_one_qp_never_switches() {
         let fan = Fan::default();
         let slot = Slot::default();
-        (0..100).for_each(|ms| fan.posted(&slot, ms, false));
+        (0..100).for_each(|ms| fan.posted(&slot, ms, 1, false));
         assert!(read(&fan.reuse).is_empty());
         assert_eq!(read(&fan.in_1ms), [(0, 98)]);
     }

@@ -117,7 +117,16 @@ pub fn completed(slot: &Slot, index: u32, wr_id: u64, now: u64, watch: &Watch, t
     }
     let key = PendingKey { id: if by_order { order } else { wr_id }, slot: index, by_order: u32::from(by_order) };
     let pending = table.take(&key)?;
-    (pending.epoch == atomic::load(&watch.epoch)).then(|| now.saturating_sub(pending.t))
+    // What is older than the slot's QP was left by the one before.
+    let valid = pending.epoch == atomic::load(&watch.epoch) && pending.t >= atomic::load(&slot.created);
+    valid.then(|| now.saturating_sub(pending.t))
+}
+
+/// A request has failed: its id may be given to another one that is not timed.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "one call")]
+pub fn forget(index: u32, wr_id: u64, table: &impl Table) {
+    let _ = table.take(&PendingKey { id: wr_id, slot: index, by_order: 0 });
 }
 
 /// A completion of which is not known whether it is of a send.
@@ -179,6 +188,7 @@ mod tests {
             atomic::store(&qp.watch.latency, 1);
             atomic::store(&qp.watch.since, 50);
             atomic::store(&qp.slot.born, 100);
+            atomic::store(&qp.slot.created, 101);
             qp
         }
 
@@ -232,6 +242,22 @@ mod tests {
             (0..8).for_each(|i| qp.post(0, 1000 + i));
             assert!((0..8).all(|i| qp.complete(0, 5000 + i).is_none()), "born at {born}");
         }
+    }
+
+    #[test]
+    fn a_request_of_the_slots_last_qp_is_not_paired_with_a_completion_of_its_next() {
+        let qp = Qp::new();
+        (0..3).for_each(|id| qp.post(id, 1000));
+        atomic::store(&qp.slot.created, 50_000);
+        assert_eq!(qp.complete(2, 60_000), None);
+    }
+
+    #[test]
+    fn a_request_that_failed_is_not_paired_with_a_later_one_of_its_id() {
+        let qp = Qp::new();
+        (0..3).for_each(|id| qp.post(id, 1000));
+        forget(3, 2, &qp.table);
+        assert_eq!(qp.complete(2, 60_000), None);
     }
 
     #[test]

@@ -224,6 +224,11 @@ pub struct Totals {
     pub hits: u64,
     /// Hits of the probes on polling functions, entries and returns.
     pub poll_hits: u64,
+    /// Work requests, receives and elements beyond the first of a hit: what hits of posting functions took beside what
+    /// each takes.
+    pub post_steps: u64,
+    /// Completions beyond the first of a poll.
+    pub poll_steps: u64,
     /// Polls that found nothing.
     pub empty_polls: u64,
     /// Completions that belong to no QP that is known: they are in no statistics.

@@ -94,17 +94,25 @@ impl Walk {
     /// cannot be reached then: with a 0 that it knows, every step but the first of a work request.
     #[must_use]
     pub const fn new(wr: u64, zero: u32) -> Self {
+        // Constants would be set byte by byte: by a call of `memset`.
+        let wide = zero as u64;
         Self {
-            found: Found { wrs: 0, bytes: 0, truncated: 0, unread: 0 },
+            found: Found { wrs: wide, bytes: wide, truncated: wide, unread: wide },
             wr,
-            wr_id: 0,
-            sge: 0,
-            bytes: 0,
+            wr_id: wide,
+            sge: wide,
+            bytes: wide,
             left: zero,
-            opcode: 0,
-            send_flags: 0,
+            opcode: zero,
+            send_flags: zero,
             steps: zero,
         }
+    }
+
+    /// Steps beyond the first: what the walk took beside what every post takes.
+    #[must_use]
+    pub const fn more_steps(&self) -> u64 {
+        self.steps.saturating_sub(1) as u64
     }
 
     /// Goes one step on; `false` at the end of the list.

@@ -39,6 +39,7 @@ mod opcode {
 /// `void wr_start(struct ibv_qp_ex *qp)`.
 #[uprobe]
 fn wr_start(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.hits);
     let qp = ctx.arg::<u64>(0).unwrap_or(0);
     let Some(owner) = Owner::of(qp) else { return 0 };
@@ -77,6 +78,7 @@ begins! {
 
 #[inline(always)]
 fn begin(ctx: &ProbeContext, opcode: u32) -> u32 {
+    maps::own_stack(ctx);
     count(|totals| &mut totals.hits);
     let qp = ctx.arg::<u64>(0).unwrap_or(0);
     let Some(batch) = maps::batch(&key(qp)) else { return 0 };
@@ -114,6 +116,7 @@ fn wr_set_inline_data_list(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 fn moves(ctx: &ProbeContext, bytes: u64) -> u32 {
+    maps::own_stack(ctx);
     count(|totals| &mut totals.hits);
     if let Some(batch) = maps::batch(&key(ctx.arg::<u64>(0).unwrap_or(0))) {
         batch.data(bytes);
@@ -123,6 +126,7 @@ fn moves(ctx: &ProbeContext, bytes: u64) -> u32 {
 
 #[inline(always)]
 fn moves_list(ctx: &ProbeContext, length: fn(u64) -> u64) -> u32 {
+    maps::own_stack(ctx);
     count(|totals| &mut totals.hits);
     let (elements, list) = (ctx.arg::<u64>(1).unwrap_or(0), ctx.arg::<u64>(2).unwrap_or(0));
     let Some(batch) = maps::batch(&key(ctx.arg::<u64>(0).unwrap_or(0))) else { return 0 };
@@ -130,6 +134,7 @@ fn moves_list(ctx: &ProbeContext, length: fn(u64) -> u64) -> u32 {
         batch.found.truncated += 1;
         return 0;
     }
+    maps::count_many(|totals| &mut totals.post_steps, elements.saturating_sub(1));
     let mut bytes = 0;
     for i in 0..u64::from(MAX_SGES) {
         if i >= elements {
@@ -148,9 +153,11 @@ fn moves_list(ctx: &ProbeContext, length: fn(u64) -> u64) -> u32 {
 /// `int wr_complete(struct ibv_qp_ex *qp)`: now the requests are posted.
 #[uprobe]
 fn wr_complete(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.hits);
     let Some(batch) = maps::batch(&key(ctx.arg::<u64>(0).unwrap_or(0))) else { return 0 };
     batch.close(count_kept);
+    maps::count_many(|totals| &mut totals.post_steps, batch.found.wrs.saturating_sub(1));
     count_kept(batch);
     if batch.found.wrs != 0
         && let Some(owner) = Owner::with_slot(batch.slot)
@@ -165,6 +172,7 @@ fn wr_complete(ctx: ProbeContext) -> u32 {
 /// `void wr_abort(struct ibv_qp_ex *qp)`: nothing is posted.
 #[uprobe]
 fn wr_abort(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.hits);
     let Some(batch) = maps::batch(&key(ctx.arg::<u64>(0).unwrap_or(0))) else { return 0 };
     if batch.found.wrs > KEPT as u64

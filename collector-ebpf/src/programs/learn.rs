@@ -11,14 +11,16 @@ use collector_ebpf::event::{
     CONTEXT_OPERATIONS, CQ_EX_COUNT, CQ_EX_OPERATIONS, Learned, QP_EX_COUNT, QP_EX_OPERATIONS, kind,
 };
 
-use super::maps::{EVENTS, KNOWN, NOEXIST, count};
-use super::slots::Head;
+use super::maps::{self, EVENTS, KNOWN, NOEXIST, count};
+use super::slots::{self, Head};
 
 /// `int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)`.
 #[uprobe]
 fn learn(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     let qp = ctx.arg::<u64>(0).unwrap_or(0);
     let Some(head) = Head::read(qp) else { return 0 };
+    slots::queues(qp, &head);
     let Some(mut record) = EVENTS.reserve::<Learned>(0) else {
         count(|totals| &mut totals.lost);
         return 0;

@@ -2,9 +2,10 @@
 
 use core::sync::atomic::AtomicU64;
 
+use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, ProgramArray, Queue, RingBuf};
 use collector_ebpf::atomic;
 use collector_ebpf::batch::Batch;
 use collector_ebpf::config::{Config, Field};
@@ -25,7 +26,7 @@ pub(super) static EVENTS: RingBuf = RingBuf::with_byte_size(2 << 20, 0);
 
 /// What is known of a modify or destroy call between its entry and its return, by task.
 #[map]
-pub(super) static CALLS: HashMap<u64, Event> = HashMap::with_max_entries(16_384, 0);
+pub(super) static CALLS: LruHashMap<u64, Event> = LruHashMap::with_max_entries(16_384, 0);
 
 /// The slots. Sized at load.
 #[map]
@@ -109,7 +110,15 @@ pub(super) static NAMES: HashMap<u64, Name> = HashMap::with_max_entries(1024, 0)
 
 /// The last slot of each process, plus one.
 #[map]
-pub(super) static LAST_SLOT: HashMap<u32, u64> = HashMap::with_max_entries(16_384, 0);
+pub(super) static LAST_SLOT: LruHashMap<u32, u64> = LruHashMap::with_max_entries(16_384, 0);
+
+/// Processes of which completions on a queue of several QPs were found that tell no QP.
+#[map]
+pub(super) static UNTOLD: LruHashMap<u32, u8> = LruHashMap::with_max_entries(1024, 0);
+
+/// No program: see [`own_stack`].
+#[map]
+static NO_PROGRAM: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
 #[map]
 static TOTALS: PerCpuArray<Totals> = PerCpuArray::with_max_entries(1, 0);
@@ -122,6 +131,8 @@ pub(super) struct Poll {
     pub(super) cq: u64,
     /// Where the process wants its completions.
     pub(super) wc: u64,
+    /// [`Watch::epoch`] at the entry: what an earlier window left is another call's.
+    pub(super) epoch: u64,
 }
 
 /// A QP whose work requests are being built.
@@ -157,6 +168,8 @@ impl CqUse {
     pub(super) const RECEIVES: u32 = 2;
     /// Several QPs use the queue.
     pub(super) const MANY: u32 = 4;
+    /// The QP was created, or has posted, before our eyes: then its end is seen as well.
+    pub(super) const WATCHED: u32 = 8;
 
     /// One QP alone uses the queue.
     #[inline(always)]
@@ -299,9 +312,24 @@ pub(super) fn unknown_zero() -> u32 {
     EMPTY_BATCH.get_ptr(0).map_or(0, |empty| unsafe { core::ptr::read_volatile(&raw const (*empty).n) })
 }
 
+/// Has the program run on the stack of the task, by a call that is never made.
+///
+/// From 6.13 on the verifier gives programs of this kind a stack of the CPU (`bpf_enable_priv_stack`, kernel/bpf/verifier.c), but a
+/// program of a uprobe can be preempted, and another thread's run of it on the same CPU would write into the same
+/// stack. Programs with a tail call keep the task's.
+#[inline(always)]
+pub(super) fn own_stack(ctx: &impl EbpfContext) {
+    if unknown_zero() != 0 {
+        // SAFETY: the array has no program: the call fails, and the program goes on.
+        let _ = unsafe { NO_PROGRAM.tail_call(ctx, 0) };
+    }
+}
+
 /// Notes that the present task polls.
 #[inline(always)]
-pub(super) fn begin_poll(task: u64, poll: &Poll) {
+pub(super) fn begin_poll(task: u64, cq: u64, wc: u64) {
+    let Some(watch) = watch() else { return };
+    let poll = &Poll { cq, wc, epoch: atomic::load(&watch.epoch) };
     if let Some(place) = POLLS.get_ptr_mut(task) {
         // SAFETY: only this task uses the entry of its own key.
         unsafe { *place = *poll };
@@ -311,11 +339,12 @@ pub(super) fn begin_poll(task: u64, poll: &Poll) {
     }
 }
 
-/// What the present task polls.
+/// What the present task polls; `None` for a call that began before the present watch.
 #[inline(always)]
 pub(super) fn poll(task: u64) -> Option<&'static Poll> {
+    let epoch = atomic::load(&watch()?.epoch);
     // SAFETY: only this task uses the entry of its own key; an element stays allocated while a program runs.
-    POLLS.get_ptr(task).map(|poll| unsafe { &*poll })
+    POLLS.get_ptr(task).map(|poll| unsafe { &*poll }).filter(|poll| poll.epoch == epoch)
 }
 
 /// The requests that are being built on a QP, if that began in the present watch.

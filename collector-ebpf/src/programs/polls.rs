@@ -13,7 +13,7 @@ use collector_ebpf::outcome::FLUSHED;
 use collector_ebpf::pairing::{self, BROKEN, TOLD};
 use collector_ebpf::slot::{ContextKey, Slot, SlotKey};
 
-use super::maps::{self, CQS, CqKey, CqUse, Poll, count, report, sign};
+use super::maps::{self, CQS, CqKey, CqUse, NOEXIST, Poll, UNTOLD, count, report, sign};
 use super::posts::PENDING_TABLE;
 use super::slots;
 
@@ -32,6 +32,7 @@ const EX_STATUS: u64 = 132;
 /// `int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)`.
 #[uprobe]
 fn poll_cq(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.poll_hits);
     entered(ctx.arg::<u64>(0).unwrap_or(0), ctx.arg::<u64>(2).unwrap_or(0))
 }
@@ -39,6 +40,7 @@ fn poll_cq(ctx: ProbeContext) -> u32 {
 /// Returns how many completions were found, or a negative error.
 #[uretprobe]
 fn poll_cq_return(ctx: RetProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.poll_hits);
     if !maps::watches_completions() {
         return 0;
@@ -50,6 +52,7 @@ fn poll_cq_return(ctx: RetProbeContext) -> u32 {
     }
     let Some(poll) = maps::poll(bpf_get_current_pid_tgid()) else { return 0 };
     let found = found as u32;
+    maps::count_many(|totals| &mut totals.poll_steps, u64::from(found - 1));
     let Some(mut batch) = Batch::of(poll, found.min(MOST)) else {
         maps::count_many(|totals| &mut totals.no_completion, u64::from(found));
         return 0;
@@ -72,6 +75,7 @@ fn poll_cq_return(ctx: RetProbeContext) -> u32 {
 /// `int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)`.
 #[uprobe]
 fn start_poll(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.poll_hits);
     entered(ctx.arg::<u64>(0).unwrap_or(0), 0)
 }
@@ -79,6 +83,7 @@ fn start_poll(ctx: ProbeContext) -> u32 {
 /// `int next_poll(struct ibv_cq_ex *cq)`.
 #[uprobe]
 fn next_poll(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.poll_hits);
     entered(ctx.arg::<u64>(0).unwrap_or(0), 0)
 }
@@ -97,9 +102,12 @@ fn next_poll_return(ctx: RetProbeContext) -> u32 {
 
 #[inline(always)]
 fn entered(cq: u64, wc: u64) -> u32 {
-    maps::begin_poll(bpf_get_current_pid_tgid(), &Poll { cq, wc });
+    maps::begin_poll(bpf_get_current_pid_tgid(), cq, wc);
     0
 }
+
+/// No slot: above every index.
+const NO_SLOT: u32 = u32::MAX;
 
 /// The completions one poll has found.
 struct Batch {
@@ -108,6 +116,9 @@ struct Batch {
     now: u64,
     tgid: u32,
     left: u32,
+    /// The QP and the slot of the completion before: most have the same.
+    qpn: u32,
+    slot: u32,
 }
 
 impl Batch {
@@ -117,20 +128,29 @@ impl Batch {
         let context = unsafe { bpf_probe_read_user(poll.cq as *const u64) }.ok()?;
         // SAFETY: the helper has no precondition.
         let now = unsafe { bpf_ktime_get_ns() };
-        Some(Self { wc: poll.wc, context, now, tgid: (bpf_get_current_pid_tgid() >> 32) as u32, left })
+        Some(Self {
+            wc: poll.wc,
+            context,
+            now,
+            tgid: (bpf_get_current_pid_tgid() >> 32) as u32,
+            left,
+            qpn: 0,
+            slot: NO_SLOT,
+        })
     }
 }
 
 /// The callback of `bpf_loop`: 0 goes on, 1 ends.
 #[inline(never)]
-extern "C" fn next_completion(_: u64, batch: *mut Batch) -> i64 {
+extern "C" fn next_completion(at: u64, batch: *mut Batch) -> i64 {
     // SAFETY: `batch` is the pointer given to `bpf_loop`; nothing else uses it until the loop has ended.
     let batch = unsafe { &mut *batch };
     // SAFETY: the helper checks the address.
     let Ok([id_low, id_high, status, opcode, vendor_err, _, _, qpn]) =
         (unsafe { bpf_probe_read_user(batch.wc as *const [u32; 8]) })
     else {
-        count(|totals| &mut totals.no_completion);
+        // This one and all behind it.
+        maps::count_many(|totals| &mut totals.no_completion, u64::from(batch.left).saturating_sub(at));
         return 1;
     };
     batch.wc = batch.wc.wrapping_add(WC);
@@ -138,10 +158,15 @@ extern "C" fn next_completion(_: u64, batch: *mut Batch) -> i64 {
     let wr_id = u64::from(id_high) << 32 | u64::from(id_low);
     let completion =
         Completion { wr_id, status, vendor_err: Some(vendor_err), sent: Some(opcode & RECV == 0), now: batch.now };
-    match owner(&key) {
-        Some(index) => completed(index, &completion),
-        None => count(|totals| &mut totals.no_owner),
+    if batch.slot == NO_SLOT || batch.qpn != qpn {
+        let Some(index) = owner(&key) else {
+            batch.slot = NO_SLOT;
+            count(|totals| &mut totals.no_owner);
+            return 0;
+        };
+        (batch.qpn, batch.slot) = (qpn, index);
     }
+    completed(batch.slot, &completion);
     0
 }
 
@@ -195,6 +220,7 @@ fn completed(index: u32, completion: &Completion) {
 #[inline(always)]
 fn failed(slot: &Slot, index: u32, completion: &Completion) {
     let first = atomic::fetch_add(&slot.errors, 1) == 0;
+    pairing::forget(index, completion.wr_id, &PENDING_TABLE);
     let pairing = atomic::load(&slot.pairing);
     let cause = completion.status != FLUSHED && pairing & TOLD == 0;
     if first || cause {
@@ -238,6 +264,7 @@ extern "C" fn tell(index: u32, status: u32, vendor_err: u64, now: u64) -> u64 {
 /// make, so it is attributed where one QP alone uses the queue.
 #[inline(always)]
 fn found_one(ctx: &RetProbeContext) -> u32 {
+    maps::own_stack(ctx);
     count(|totals| &mut totals.poll_hits);
     if !maps::watches_completions() {
         return 0;
@@ -258,6 +285,8 @@ fn found_one(ctx: &RetProbeContext) -> u32 {
     // SAFETY: the value is copied at once.
     let used = unsafe { CQS.get(CqKey { cq, tgid: task >> 32 }) }.copied();
     let Some(CqUse { context, qpn, role }) = used.filter(CqUse::is_one_qp) else {
+        // From here on nobody knows how many completions the QPs of this process have had.
+        let _ = UNTOLD.insert((task >> 32) as u32, 1_u8, NOEXIST);
         count(|totals| &mut totals.no_owner);
         return 0;
     };
@@ -269,7 +298,7 @@ fn found_one(ctx: &RetProbeContext) -> u32 {
     let wr_id = u64::from(id_high) << 32 | u64::from(id_low);
     // SAFETY: the helper has no precondition.
     let now = unsafe { bpf_ktime_get_ns() };
-    let sent = match role {
+    let sent = match role & (CqUse::SENDS | CqUse::RECEIVES) {
         CqUse::SENDS => Some(true),
         CqUse::RECEIVES => Some(false),
         _ => None,

@@ -28,6 +28,7 @@ const MS: u64 = 1_000_000;
 /// Counts what the process asks for; a work request that the provider then refuses is counted too.
 #[uprobe]
 fn post_send(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.hits);
     let Some(owner) = Owner::of(ctx.arg::<u64>(0).unwrap_or(0)) else { return 0 };
     let wr = ctx.arg::<u64>(1).unwrap_or(0);
@@ -36,6 +37,7 @@ fn post_send(ctx: ProbeContext) -> u32 {
     unsafe {
         aya_ebpf::helpers::generated::bpf_loop(ALL_STEPS, next_step as *mut c_void, (&raw mut post).cast::<c_void>(), 0)
     };
+    maps::count_many(|totals| &mut totals.post_steps, post.walk.more_steps());
     owner.posted(&post.walk.found, post.process.now);
     0
 }
@@ -43,9 +45,11 @@ fn post_send(ctx: ProbeContext) -> u32 {
 /// `int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)`.
 #[uprobe]
 fn post_recv(ctx: ProbeContext) -> u32 {
+    maps::own_stack(&ctx);
     count(|totals| &mut totals.hits);
     let Some(owner) = Owner::of(ctx.arg::<u64>(0).unwrap_or(0)) else { return 0 };
-    let mut list = Receives { wr: ctx.arg::<u64>(1).unwrap_or(0), n: 0 };
+    // Not a 0 the verifier knows: it would look at every length of a list by itself.
+    let mut list = Receives { wr: ctx.arg::<u64>(1).unwrap_or(0), n: u64::from(maps::unknown_zero()) };
     // SAFETY: as in `post_send`.
     unsafe {
         aya_ebpf::helpers::generated::bpf_loop(
@@ -55,6 +59,7 @@ fn post_recv(ctx: ProbeContext) -> u32 {
             0,
         )
     };
+    maps::count_many(|totals| &mut totals.post_steps, list.n.saturating_sub(1));
     atomic::add(&owner.slot.recv_wrs, list.n);
     maps::mark(owner.index);
     0
@@ -107,8 +112,9 @@ impl Owner {
         let ms = now / MS;
         if (switched || atomic::load(&self.slot.tick) != ms)
             && let Some(fan) = maps::fan(atomic::load(&self.slot.device))
+            && let Some(watch) = maps::watch()
         {
-            fan.posted(self.slot, ms, switched);
+            fan.posted(self.slot, ms, atomic::load(&watch.epoch), switched);
         }
         self.slot.add(found, now);
         maps::mark(self.index);

@@ -1,6 +1,8 @@
 //! Slots: found, given out at the first post or completion of a QP, retired when the QP is destroyed.
 
-use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user, bpf_probe_read_user_str_bytes};
+use aya_ebpf::helpers::{
+    bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_user, bpf_probe_read_user_str_bytes,
+};
 use collector_ebpf::atomic;
 use collector_ebpf::slot::{Name, QpKey, SlotKey, state};
 
@@ -94,22 +96,51 @@ pub(super) fn introduce(index: u32, key: &SlotKey, head: Option<&Head>) {
         atomic::store(&slot.born, *born);
     }
     if let Some(head) = head {
-        uses(key, head.send_cq, CqUse::SENDS);
-        uses(key, head.recv_cq, CqUse::RECEIVES);
+        uses(key, device, head.send_cq, CqUse::SENDS | CqUse::WATCHED);
+        uses(key, device, head.recv_cq, CqUse::RECEIVES | CqUse::WATCHED);
     }
     atomic::store(&slot.device, device);
 }
 
+/// Notes which queues the completions of a QP go to that need not have posted yet.
+#[inline(always)]
+pub(super) fn queues(qp: u64, head: &Head) {
+    let Some(name) = device_name(head.context) else { return };
+    let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let key = SlotKey { qp, context: head.context, tgid, qpn: head.qpn };
+    let device = name.id();
+    let watched = if was_born(device, head.qpn) { CqUse::WATCHED } else { 0 };
+    uses(&key, device, head.send_cq, CqUse::SENDS | watched);
+    uses(&key, device, head.recv_cq, CqUse::RECEIVES | watched);
+}
+
+/// The kernel created the QP before our eyes, and it is still there.
+#[inline(always)]
+fn was_born(device: u64, qpn: u32) -> bool {
+    BORN.get_ptr(QpKey { device, qpn: u64::from(qpn) }).is_some()
+}
+
+/// The QP whose completions a queue was known to hold is still there, or its end would not have been seen. Queues belong
+/// to one context, so it is on the same device.
+#[inline(always)]
+fn is_alive(before: &CqUse, device: u64, tgid: u32) -> bool {
+    if before.role & CqUse::WATCHED == 0 || was_born(device, before.qpn) {
+        return true;
+    }
+    let slot = maps::in_context(&before.key(tgid)).and_then(maps::slot);
+    slot.is_some_and(|slot| atomic::load(&slot.state) == state::LIVE)
+}
+
 /// Notes that a QP's completions go to a queue.
 #[inline(always)]
-fn uses(key: &SlotKey, cq: u64, role: u32) {
+fn uses(key: &SlotKey, device: u64, cq: u64, role: u32) {
     let cq = CqKey { cq, tgid: u64::from(key.tgid) };
     let mut present = CqUse { context: key.context, qpn: key.qpn, role };
     // SAFETY: the value is copied at once.
     if let Some(before) = unsafe { CQS.get(cq) }.copied() {
         if before.context == key.context && before.qpn == key.qpn {
             present.role |= before.role;
-        } else if !before.is_one_qp() || maps::in_context(&before.key(key.tgid)).is_some() {
+        } else if !before.is_one_qp() || is_alive(&before, device, key.tgid) {
             present.role = CqUse::MANY;
         }
     }
@@ -153,7 +184,7 @@ pub(super) fn retire(device: u64, qpn: u32) -> Option<u32> {
     let _ = SLOT_OF.remove(key);
     // It may have been known by its completions alone before it posted.
     let _ = SLOT_OF.remove(SlotKey { qp: 0, ..key });
-    let _ = BY_CONTEXT.remove(key.in_context());
+    // Completions are still found here: a provider may take them out of a shared queue only after this.
     atomic::store(&slot.state, state::RETIRED);
     maps::mark(index);
     Some(index)

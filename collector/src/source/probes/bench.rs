@@ -441,7 +441,7 @@ pub fn governed(share: f64, rounds: u32, alone: Duration, watched: Duration) -> 
         seen.cost_ns += after.1 - before.1;
         if let Some(running) = &probes.running {
             seen.window = running.governor.window().or(seen.window);
-            seen.hit_ns = running.costs.of([false; 2]).0[1];
+            seen.hit_ns = running.costs.of([false; 2]).hit.0[1];
         }
         seen.programs_ns += probes.run_time_ns();
     }

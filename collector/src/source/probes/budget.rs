@@ -1,7 +1,8 @@
 //! The budget of the data-path probes: what their hits may cost, and when they have to pause.
 //!
 //! Two groups of probes, posts and completions, each have an account in ns of CPU. It grows with time by the group's share
-//! of the budget and shrinks by hits × cost per hit, whoever made them. A group whose account is overdrawn is detached until
+//! of the budget and shrinks by hits × cost per hit, whoever made them, and by what long lists and full queues took on top
+//! (a *step* is a work request, an element or a completion beyond the first of a hit). A group whose account is overdrawn is detached until
 //! it can pay for a window again; so the mean cost keeps to the budget by arithmetic, whatever the load does, and what one
 //! window costs too much is paid back before the next. What one group does not use the other may. A group that costs less
 //! than its share is never detached.
@@ -43,6 +44,20 @@ pub(super) const GROUPS: [Group; 2] = [Group::Posts, Group::Completions];
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct HitCosts(pub(super) [f64; 2]);
 
+/// What a hit costs, and a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Price {
+    pub(super) hit: HitCosts,
+    pub(super) step: HitCosts,
+}
+
+/// Hits and steps so far, by group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) hits: [u64; 2],
+    pub(super) steps: [u64; 2],
+}
+
 /// What to do with a group.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Turn {
@@ -57,7 +72,7 @@ pub(super) enum Turn {
 pub(super) struct Standing {
     /// Hits so far.
     pub(super) hits: u64,
-    /// What one costs, ns.
+    /// What one has cost in the mean, ns; before the first, what it will at least.
     pub(super) hit_ns: f64,
     /// It is detached for the budget's sake.
     pub(super) paused: bool,
@@ -71,8 +86,11 @@ struct Account {
     /// CPU it may still use, ns.
     credit: f64,
     hits: u64,
-    /// Hits per ns, as last seen while it was attached; unknown when it has just been.
-    rate: Option<f64>,
+    steps: u64,
+    /// What it has cost, ns.
+    spent: f64,
+    /// Cost and hits per ns, as last seen while it was attached; unknown when it has just been.
+    burn: Option<(f64, f64)>,
     off: bool,
     /// Since when it has been attached or detached.
     since: Nanos,
@@ -88,24 +106,23 @@ struct Account {
 #[derive(Debug)]
 pub(super) struct Governor {
     share: Option<f64>,
-    costs: HitCosts,
+    price: Price,
     accounts: [Account; 2],
     then: Option<Nanos>,
-    spent: f64,
 }
 
 impl Governor {
-    pub(super) fn new(budget: Budget, costs: HitCosts) -> Self {
+    pub(super) fn new(budget: Budget, price: Price) -> Self {
         let share = match budget {
             Budget::Off => None,
             Budget::Share(share) => Some(share),
         };
-        Self { share, costs, accounts: Default::default(), then: None, spent: 0.0 }
+        Self { share, price, accounts: Default::default(), then: None }
     }
 
     /// One hit costs something else than was thought: probes were attached at other instructions.
-    pub(super) fn set_costs(&mut self, costs: HitCosts) {
-        self.costs = costs;
+    pub(super) fn set_price(&mut self, price: Price) {
+        self.price = price;
     }
 
     /// There is a limit.
@@ -115,26 +132,29 @@ impl Governor {
 
     /// CPU used by hits since the start, ns: an estimate.
     pub(super) fn spent_ns(&self) -> f64 {
-        self.spent
+        self.accounts.iter().map(|account| account.spent).sum()
     }
 
-    /// Takes the hits so far of both groups; says what has to change.
-    pub(super) fn step(&mut self, now: Nanos, hits: [u64; 2]) -> Vec<Turn> {
+    /// Takes the work so far of both groups; says what has to change.
+    pub(super) fn step(&mut self, now: Nanos, work: Work) -> Vec<Turn> {
         let Some(then) = self.then.replace(now) else {
-            for (account, hits) in self.accounts.iter_mut().zip(hits) {
+            for (i, account) in self.accounts.iter_mut().enumerate() {
                 account.credit = self.share.unwrap_or(0.0) / 2.0 * FIRST_S * 1e9;
-                (account.hits, account.since, account.began) = (hits, now, now);
+                (account.hits, account.steps) = (work.hits[i], work.steps[i]);
+                (account.since, account.began) = (now, now);
             }
             return Vec::new();
         };
         let elapsed = now.saturating_sub(then) as f64;
-        let fresh: [f64; 2] = std::array::from_fn(|i| hits[i].saturating_sub(self.accounts[i].hits) as f64);
-        let cost: [f64; 2] = std::array::from_fn(|i| fresh[i] * self.costs.0[i]);
-        self.spent += cost[0] + cost[1];
-        for (account, (hits, fresh)) in self.accounts.iter_mut().zip(hits.into_iter().zip(fresh)) {
-            account.hits = hits;
+        let mut cost = [0.0; 2];
+        for (i, account) in self.accounts.iter_mut().enumerate() {
+            let hits = work.hits[i].saturating_sub(account.hits) as f64;
+            let steps = work.steps[i].saturating_sub(account.steps) as f64;
+            cost[i] = hits * self.price.hit.0[i] + steps * self.price.step.0[i];
+            (account.hits, account.steps) = (work.hits[i], work.steps[i]);
+            account.spent += cost[i];
             if !account.off && elapsed > 0.0 {
-                account.rate = Some(fresh / elapsed);
+                account.burn = Some((cost[i] / elapsed, hits / elapsed));
             }
         }
         let Some(share) = self.share else { return Vec::new() };
@@ -142,12 +162,13 @@ impl Governor {
         let mut turns = Vec::new();
         for (i, group) in GROUPS.into_iter().enumerate() {
             let full = share / 2.0 * SAVED_S * 1e9;
-            let per_s = self.accounts[i].rate.unwrap_or(0.0) * 1e9;
+            let (burn, rate) = self.accounts[i].burn.unwrap_or_default();
+            let (per_s, hit_ns) = (rate * 1e9, burn / rate);
             let account = &mut self.accounts[i];
             if !account.off && account.credit < 0.0 {
                 let reason = format!(
                     "paused: {per_s:.0} hits/s × {:.0} ns are more than the budget of {} % of one core",
-                    self.costs.0[i],
+                    hit_ns,
                     (share * 1e4).round() / 1e2
                 );
                 account.switch(now, true);
@@ -182,19 +203,19 @@ impl Governor {
     /// When to look again.
     pub(super) fn next_look(&self, now: Nanos) -> Option<Nanos> {
         let share = self.share? / 2.0;
-        let wait = |(account, cost): (&Account, f64)| {
-            let wait = match account.rate {
+        let wait = |account: &Account| {
+            let wait = match account.burn {
                 _ if account.off => {
                     return ((share * SAVED_S * 1e9 - account.credit) / share).clamp(SOONEST_NS, IDLE_NS);
                 }
                 None => SOONEST_NS,
-                Some(0.0) => return IDLE_NS,
-                Some(rate) if rate * cost <= share => LATEST_NS,
-                Some(rate) => account.credit / (rate * cost - share),
+                Some((0.0, _)) => return IDLE_NS,
+                Some((burn, _)) if burn <= share => LATEST_NS,
+                Some((burn, _)) => account.credit / (burn - share),
             };
             wait.clamp(SOONEST_NS, LATEST_NS)
         };
-        let soonest = self.accounts.iter().zip(self.costs.0).map(wait).fold(IDLE_NS, f64::min);
+        let soonest = self.accounts.iter().map(wait).fold(IDLE_NS, f64::min);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 20 ms and 1 s")]
         Some(now + soonest as Nanos)
     }
@@ -215,8 +236,9 @@ impl Governor {
     /// How the group stands.
     pub(super) fn standing(&self, group: Group) -> Standing {
         let at = usize::from(group != GROUPS[0]);
-        let Account { hits, off, window, .. } = self.accounts[at];
-        Standing { hits, hit_ns: self.costs.0[at], paused: off, window }
+        let Account { hits, spent, off, window, .. } = self.accounts[at];
+        let hit_ns = if spent > 0.0 { spent / hits as f64 } else { self.price.hit.0[at] };
+        Standing { hits, hit_ns, paused: off, window }
     }
 
     /// The share of one core the hits may cost, if there is a limit.
@@ -237,7 +259,7 @@ impl Account {
         } else {
             self.window = Some((self.since.saturating_sub(self.began), now.saturating_sub(self.began)));
             self.began = now;
-            self.rate = None;
+            self.burn = None;
         }
         (self.off, self.since) = (off, now);
     }
@@ -249,7 +271,11 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const SECOND: u64 = 1000 * MS;
-    const COSTS: HitCosts = HitCosts([1000.0, 500.0]);
+    const PRICE: Price = Price { hit: HitCosts([1000.0, 500.0]), step: HitCosts([300.0, 200.0]) };
+
+    fn hits(hits: [u64; 2]) -> Work {
+        Work { hits, steps: [0; 2] }
+    }
 
     /// A load of so many hits per second while attached, for so many seconds.
     struct Run {
@@ -263,14 +289,14 @@ mod tests {
 
     fn run(budget: Budget, load: impl Fn(u64) -> [u64; 2], seconds: u64) -> Run {
         let mut run = Run {
-            governor: Governor::new(budget, COSTS),
+            governor: Governor::new(budget, PRICE),
             hits: [0; 2],
             attached: [0; 2],
             turns: Vec::new(),
             seconds: Vec::new(),
         };
         let (mut on, mut now, mut before) = ([true; 2], 0, 0.0);
-        run.governor.step(0, [0; 2]);
+        run.governor.step(0, Work::default());
         while now < seconds * SECOND {
             let next = run.governor.next_look(now).unwrap_or(now + SECOND);
             let per_s = load(now / SECOND);
@@ -285,7 +311,7 @@ mod tests {
                 before = run.governor.spent_ns();
             }
             now = next;
-            for turn in run.governor.step(now, run.hits) {
+            for turn in run.governor.step(now, hits(run.hits)) {
                 match &turn {
                     Turn::On(group) => on[usize::from(*group == Group::Completions)] = true,
                     Turn::Off(group, _) => on[usize::from(*group == Group::Completions)] = false,
@@ -355,9 +381,25 @@ mod tests {
     }
 
     #[test]
+    fn long_lists_and_full_queues_are_paid_for() {
+        let mut governor = Governor::new(Budget::Share(0.01), PRICE);
+        governor.step(0, Work::default());
+        // 100 polls that find 256 completions each: 1.3 % of a core by their number alone would be 0.005 %.
+        let work = Work { hits: [0, 200], steps: [0, 25_500] };
+        governor.step(SECOND, work);
+        let spent = governor.spent_ns() - (200.0 * 500.0 + 25_500.0 * 200.0);
+        assert!(spent.abs() < 1.0, "{spent}");
+        let standing = governor.standing(Group::Completions);
+        assert!(standing.hits == 200 && (standing.hit_ns - governor.spent_ns() / 200.0).abs() < 1.0, "{standing:?}");
+        let turns = governor.step(2 * SECOND, Work { hits: [0, 400], steps: [0, 255_000] });
+        let Some(Turn::Off(Group::Completions, reason)) = turns.first() else { panic!("{turns:?}") };
+        assert_eq!(reason, "paused: 200 hits/s × 230000 ns are more than the budget of 1 % of one core");
+    }
+
+    #[test]
     fn without_a_limit_nothing_is_paused() {
-        let mut governor = Governor::new(Budget::Off, COSTS);
-        assert!((0..10).all(|second| governor.step(second * SECOND, [second * 10_000_000; 2]).is_empty()));
+        let mut governor = Governor::new(Budget::Off, PRICE);
+        assert!((0..10).all(|second| governor.step(second * SECOND, hits([second * 10_000_000; 2])).is_empty()));
         assert_eq!(governor.next_look(SECOND), None);
         assert_eq!(governor.watched_ns(Group::Posts, SECOND), None);
     }

@@ -11,7 +11,7 @@
 )]
 
 use super::attach::Attached;
-use super::budget::HitCosts;
+use super::budget::{HitCosts, Price};
 use super::store::Maps;
 
 /// Cost of one hit where it was not measured, ns: stepped over on bare metal, and in a virtual machine, where both traps
@@ -19,11 +19,16 @@ use super::store::Maps;
 const HIT_NS: f64 = 1_100.0;
 const HIT_IN_GUEST_NS: f64 = 10_000.0;
 
+/// Cost of one step where it was not measured, ns (200 to 300 seen); of the program alone, so the same in a guest.
+const STEP_NS: f64 = 300.0;
+
 /// Cost of one hit of each group, at an instruction that is emulated and at one that is stepped over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Costs {
     emulated: HitCosts,
     stepped: HitCosts,
+    /// Cost of each further work request or completion of one hit.
+    more: HitCosts,
     /// It was measured.
     pub(super) measured: bool,
 }
@@ -32,13 +37,18 @@ impl Costs {
     /// What is assumed where nothing can be measured: on the safe side.
     pub(super) fn assumed(in_guest: bool) -> Self {
         let hit = if in_guest { HIT_IN_GUEST_NS } else { HIT_NS };
-        Self { emulated: HitCosts([hit; 2]), stepped: HitCosts([hit; 2]), measured: false }
+        Self {
+            emulated: HitCosts([hit; 2]),
+            stepped: HitCosts([hit; 2]),
+            more: HitCosts([STEP_NS; 2]),
+            measured: false,
+        }
     }
 
-    /// The costs of the groups; `stepped` says which of them is attached at an instruction that is stepped over.
-    pub(super) fn of(&self, stepped: [bool; 2]) -> HitCosts {
+    /// What the groups cost; `stepped` says which of them is attached at an instruction that is stepped over.
+    pub(super) fn of(&self, stepped: [bool; 2]) -> Price {
         let pick = |i: usize| if stepped[i] { self.stepped.0[i] } else { self.emulated.0[i] };
-        HitCosts([pick(0), pick(1)])
+        Price { hit: HitCosts([pick(0), pick(1)]), step: self.more }
     }
 }
 
@@ -73,7 +83,10 @@ mod x86_64 {
 
     type Function = unsafe extern "C" fn(*const u64, *const u64, *const u64) -> i32;
 
-    // Each returns 1: one completion, for those that are taken for `poll_cq`.
+    /// Work requests of the longer list, completions of the fuller queue.
+    const MANY: usize = 16;
+
+    // Each returns its second argument: so many completions, for those that are taken for `poll_cq`.
     std::arch::global_asm!(
         ".pushsection .text.rdmascope_calibrate, \"ax\", @progbits",
         ".balign 16",
@@ -81,28 +94,28 @@ mod x86_64 {
         ".hidden rdmascope_calibrate_post_emulated",
         "rdmascope_calibrate_post_emulated:",
         "push rbx",
-        "mov eax, 1",
+        "mov eax, esi",
         "pop rbx",
         "ret",
         ".balign 16",
         ".globl rdmascope_calibrate_post_stepped",
         ".hidden rdmascope_calibrate_post_stepped",
         "rdmascope_calibrate_post_stepped:",
-        "mov eax, 1",
+        "mov eax, esi",
         "ret",
         ".balign 16",
         ".globl rdmascope_calibrate_poll_emulated",
         ".hidden rdmascope_calibrate_poll_emulated",
         "rdmascope_calibrate_poll_emulated:",
         "push rbx",
-        "mov eax, 1",
+        "mov eax, esi",
         "pop rbx",
         "ret",
         ".balign 16",
         ".globl rdmascope_calibrate_poll_stepped",
         ".hidden rdmascope_calibrate_poll_stepped",
         "rdmascope_calibrate_poll_stepped:",
-        "mov eax, 1",
+        "mov eax, esi",
         "ret",
         ".popsection",
     );
@@ -122,7 +135,7 @@ mod x86_64 {
         (rdmascope_calibrate_poll_stepped, Operation::PollCq, 2.0),
     ];
 
-    /// A process's queue pair with one work request, as far as the programs read them (LP64 layout of rdma-core's
+    /// A process's queue pair with work requests, as far as the programs read them (LP64 layout of rdma-core's
     /// verbs.h).
     struct Scene {
         /// `ibv_device`: the name lies at 24.
@@ -131,12 +144,12 @@ mod x86_64 {
         context: [u64; 32],
         /// `ibv_qp`: the context lies at 0, the number in the upper half of the word at 48.
         qp: [u64; 24],
-        /// `ibv_send_wr`: signalled, with one element.
-        wr: [u64; 16],
+        /// `ibv_send_wr`: signalled, with one element; the next lies at 8.
+        wrs: [[u64; 16]; MANY],
         /// `ibv_sge`: the length lies at 8.
         sge: [u64; 2],
         /// `ibv_wc`: the number lies in the upper half of the word at 24.
-        wc: [u64; 6],
+        wcs: [[u64; 6]; MANY],
     }
 
     impl Scene {
@@ -146,16 +159,30 @@ mod x86_64 {
                 device: [0; 12],
                 context: [0; 32],
                 qp: [0; 24],
-                wr: [0; 16],
+                wrs: [[0; 16]; MANY],
                 sge: [0, 64],
-                wc: [0; 6],
+                wcs: [[0; 6]; MANY],
             });
             scene.device[3] = u64::from_le_bytes(*b"measured");
             scene.context[0] = scene.device.as_ptr() as u64;
             (scene.qp[0], scene.qp[6]) = (scene.context.as_ptr() as u64, QPN);
-            (scene.wr[2], scene.wr[3], scene.wr[4]) = (scene.sge.as_ptr() as u64, 1 | 2 << 32, 2);
-            scene.wc[3] = QPN;
+            let sge = scene.sge.as_ptr() as u64;
+            for wr in &mut scene.wrs {
+                (wr[2], wr[3], wr[4]) = (sge, 1 | 2 << 32, 2);
+            }
+            for wc in &mut scene.wcs {
+                wc[3] = QPN;
+            }
             scene
+        }
+
+        /// Makes one list of the first `n` work requests, and gives them and the completions ids of their own.
+        fn link(&mut self, n: usize) {
+            for i in 0..MANY {
+                self.wrs[i][1] = if i + 1 < n { self.wrs[i + 1].as_ptr() as u64 } else { 0 };
+                self.wrs[i][0] += MANY as u64;
+                self.wcs[i][0] = self.wrs[i][0];
+            }
         }
     }
 
@@ -170,7 +197,11 @@ mod x86_64 {
         let all = attached.attached_to(file) == FUNCTIONS.len();
         maps.begin_epoch(clock::monotonic_ns(), true, true, 1);
         let mut scene = Scene::new();
-        let costs = FUNCTIONS.map(|(function, operation, hits)| time(&mut scene, function, operation) / hits);
+        let costs = FUNCTIONS.map(|(function, operation, hits)| time(&mut scene, function, operation, 1) / hits);
+        let [post, poll] = [FUNCTIONS[0], FUNCTIONS[1]].map(|(function, operation, _)| {
+            let [one, many] = [1, MANY].map(|n| time(&mut scene, function, operation, n));
+            (many - one).max(0.0) / (MANY - 1) as f64
+        });
         maps.begin_epoch(clock::monotonic_ns(), false, false, 1);
         attached.detach_file(file);
         // Hits are told of operations that were attached: nothing of the kind was yet.
@@ -180,24 +211,24 @@ mod x86_64 {
         all.then_some(Costs {
             emulated: HitCosts([post_emulated, poll_emulated]),
             stepped: HitCosts([post_stepped, poll_stepped]),
+            more: HitCosts([post, poll]),
             measured: true,
         })
     }
 
-    /// The time of one call, ns.
-    fn time(scene: &mut Scene, function: Function, operation: Operation) -> f64 {
+    /// The time of one call with `n` work requests or completions, ns.
+    fn time(scene: &mut Scene, function: Function, operation: Operation, n: usize) -> f64 {
         let mut best = f64::INFINITY;
         for _ in 0..BATCHES {
             let begin = Instant::now();
             for _ in 0..CALLS {
-                scene.wr[0] += 1;
-                scene.wc[0] = scene.wr[0];
+                scene.link(n);
                 let scene = black_box(&*scene);
-                let (qp, wr, wc) = (scene.qp.as_ptr(), scene.wr.as_ptr(), scene.wc.as_ptr());
+                let (qp, wr, wc) = (scene.qp.as_ptr(), scene.wrs[0].as_ptr(), scene.wcs[0].as_ptr());
                 // SAFETY: the functions above follow none of their arguments.
                 let found = match operation {
                     // A queue has its context at 0, as a queue pair has.
-                    Operation::PollCq => unsafe { function(qp, std::ptr::null(), wc) },
+                    Operation::PollCq => unsafe { function(qp, std::ptr::without_provenance(n), wc) },
                     _ => unsafe { function(qp, wr, std::ptr::null()) },
                 };
                 black_box(found);
@@ -241,6 +272,8 @@ mod tests {
         for hit in [costs.emulated, costs.stepped].into_iter().flat_map(|costs| costs.0) {
             assert!((50.0..1e6).contains(&hit), "{costs:?}");
         }
+        // Reading one more takes a copy from the process's memory at least.
+        assert!(costs.more.0.iter().all(|step| (10.0..1e5).contains(step)), "{costs:?}");
         assert_eq!(maps.totals().expect("they can be read").hits, 0);
         assert_eq!(maps.fans().count(), 0);
         let live = |index: u32| {

@@ -58,7 +58,7 @@ use collector_ebpf::slot::Totals;
 pub use budget::Budget;
 
 use self::attach::{AER, Attached, DESTROY, Modules};
-use self::budget::{GROUPS, Governor, Standing, Turn};
+use self::budget::{GROUPS, Governor, Standing, Turn, Work};
 use self::calibrate::Costs;
 use self::discovery::Discovery;
 use self::events::Events;
@@ -322,9 +322,12 @@ impl Probes {
     fn govern(&mut self, now: Nanos, swept: bool) {
         let Some(running) = &mut self.running else { return };
         if swept || now >= self.look {
-            running.governor.set_costs(running.costs.of(GROUPS.map(|group| self.attached.is_stepped(group))));
-            let hits = running.maps.totals().map_or([0; 2], |totals| [totals.hits, totals.poll_hits]);
-            for turn in running.governor.step(now, hits) {
+            running.governor.set_price(running.costs.of(GROUPS.map(|group| self.attached.is_stepped(group))));
+            let work = running.maps.totals().map_or(Work::default(), |totals| Work {
+                hits: [totals.hits, totals.poll_hits],
+                steps: [totals.post_steps, totals.poll_steps],
+            });
+            for turn in running.governor.step(now, work) {
                 match turn {
                     Turn::Off(group, reason) => {
                         // First told, then done: what still hits is counted as a hit and in no statistics.
@@ -511,6 +514,13 @@ impl Running {
     fn sweep(&mut self, now: Nanos, destroy_seen: bool, emit: &mut Emit<'_>) {
         self.last_t = self.last_t.max(now);
         let t = self.last_t;
+        // What cannot be read stays what it was.
+        if let Some(totals) = self.maps.totals() {
+            if totals.no_owner != self.totals.no_owner {
+                self.qps.untold = self.maps.untold().collect();
+            }
+            self.totals = totals;
+        }
         self.qps.sweep(&mut self.maps, t, emit);
         self.fan_out(t, emit);
         self.sweeps += 1;
@@ -519,10 +529,6 @@ impl Running {
             && own_pids()
         {
             self.qps.reap(&mut self.maps, t, &|pid| !Path::new("/proc").join(pid.to_string()).exists(), emit);
-        }
-        // What cannot be read stays what it was.
-        if let Some(totals) = self.maps.totals() {
-            self.totals = totals;
         }
         let lost = self.lost + self.totals.lost + self.totals.unreadable + self.totals.no_call;
         if lost > self.told_lost {

@@ -4,7 +4,7 @@
 //! slot belongs to the QP that was alive when the slot was given out, so the times of both decide where the events
 //! themselves come late. Usually a QP has one slot; a QP that is used on both sides of a fork has two.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use collector_ebpf::event::COMM_LEN;
@@ -74,6 +74,8 @@ pub(super) struct Qps {
     sum: Sum,
     /// What is watched.
     pub(super) watched: Watched,
+    /// Processes whose completions cannot all be given to a QP: none of their QPs has a number of them.
+    pub(super) untold: HashSet<u32>,
     /// Lists of work requests that could not be read to their end.
     pub(super) unread: u64,
     /// Slots that could not be given back.
@@ -306,7 +308,9 @@ impl Qps {
         known.emitted = signature;
         self.unread += self.sum.unread().saturating_sub(known.unread);
         known.unread = self.sum.unread();
-        let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &self.watched);
+        let told = known.pid.is_none_or(|pid| !self.untold.contains(&pid));
+        let watched = Watched { completions: self.watched.completions && told, ..self.watched };
+        let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &watched);
         stats.vendor_err = known.vendor_err;
         let observation = Observation { t, body: Body::QpStats(stats) };
         emit(&observation);

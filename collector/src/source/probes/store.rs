@@ -107,6 +107,7 @@ pub(super) struct Maps {
     names: HashMap<MapData, u64, Name>,
     last_slot: HashMap<MapData, u32, u64>,
     freed: Queue<MapData, u32>,
+    untold: HashMap<MapData, u32, u8>,
     totals: PerCpuArray<MapData, Totals>,
 }
 
@@ -143,6 +144,7 @@ impl Maps {
             names: take("NAMES")?.try_into().map_err(map("NAMES"))?,
             last_slot: take("LAST_SLOT")?.try_into().map_err(map("LAST_SLOT"))?,
             freed: take("FREED")?.try_into().map_err(map("FREED"))?,
+            untold: take("UNTOLD")?.try_into().map_err(map("UNTOLD"))?,
             totals: take("TOTALS")?.try_into().map_err(map("TOTALS"))?,
         })
     }
@@ -153,6 +155,8 @@ impl Maps {
         Some(per_cpu.iter().fold(Totals::default(), |sum, cpu| Totals {
             hits: sum.hits + cpu.hits,
             poll_hits: sum.poll_hits + cpu.poll_hits,
+            post_steps: sum.post_steps + cpu.post_steps,
+            poll_steps: sum.poll_steps + cpu.poll_steps,
             empty_polls: sum.empty_polls + cpu.empty_polls,
             no_owner: sum.no_owner + cpu.no_owner,
             no_completion: sum.no_completion + cpu.no_completion,
@@ -202,6 +206,11 @@ impl Maps {
             let _ = self.totals.set(0, zero, 0);
         }
         self.forget_process(std::process::id());
+    }
+
+    /// Processes of which completions were found that tell no QP.
+    pub(super) fn untold(&self) -> impl Iterator<Item = u32> + '_ {
+        self.untold.keys().flatten()
     }
 
     /// How many QPs are in use at once, by device.

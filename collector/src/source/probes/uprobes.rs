@@ -191,8 +191,8 @@ impl Uprobes {
         let exit = site.operation.and_then(Operation::exit).filter(|exit| ebpf.program(exit).is_some());
         let entry = site.operation.map_or(LEARN, Operation::name);
         let mut links = Vec::new();
-        // The return first: an entry without its return would leave something behind for each call.
-        let programs = exit.map(|exit| (exit, site.entry)).into_iter().chain([(entry, site.entry + site.point.offset)]);
+        // The entry first: a return whose entry was not seen would take what another call left for its own.
+        let programs = [(entry, site.entry + site.point.offset)].into_iter().chain(exit.map(|exit| (exit, site.entry)));
         for (program, offset) in programs {
             links.push(link(ebpf, program, library, offset).map_err(|error| why(&error))?);
         }
