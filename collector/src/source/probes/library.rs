@@ -1,15 +1,14 @@
 //! A library that processes run: kept open, so that it can be attached to whatever becomes of its name, with its code and
 //! the functions it exports.
 
+use std::cell::OnceCell;
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use object::read::elf::{ElfFile64, FileHeader};
-use object::read::{Object, ObjectSegment, ReadCache};
-use object::{Architecture, Endianness, SegmentFlags, elf};
-
+use super::elf::{Elf, Unreadable};
 use super::reason::Why;
 
 /// Code that is read at most, in bytes, from the segment a function is in; the largest provider has 0.4 MB.
@@ -18,10 +17,15 @@ const MOST_CODE: u64 = 8 << 20;
 /// `f_type` of an overlay (include/uapi/linux/magic.h).
 const OVERLAY: u64 = 0x794c_7630;
 
+/// A function that only libibverbs has; a program that has it, and no need for the library, has all of it inside.
+const OPEN_DEVICE: &str = "ibv_open_device";
+
 /// An open library.
 pub(super) struct Library {
     file: File,
     ident: Ident,
+    /// It is a provider, as far as its content tells.
+    provider: OnceCell<bool>,
 }
 
 /// What tells one file from another when one of them is seen through an overlay: its numbers are the overlay's, but
@@ -35,27 +39,12 @@ struct Ident {
     changed: (i64, i64),
 }
 
-type Elf<'f> = ElfFile64<'f, Endianness, &'f ReadCache<&'f File>>;
-
 impl Library {
     /// Opens a file that was found at `path`.
     pub(super) fn open(path: &Path) -> Result<Self, Why> {
-        let file = File::open(path).map_err(|error| format!("the file cannot be opened: {error}"))?;
-        let facts = file.metadata().map_err(|error| format!("the file cannot be looked at: {error}"))?;
-        #[allow(
-            clippy::unnecessary_cast,
-            clippy::cast_sign_loss,
-            reason = "the type of f_type differs between platforms"
-        )]
-        let overlay = rustix::fs::fstatfs(&file).is_ok_and(|system| system.f_type as u64 == OVERLAY);
-        let ident = Ident {
-            overlay,
-            inode: facts.ino(),
-            size: facts.size(),
-            modified: (facts.mtime(), facts.mtime_nsec()),
-            changed: (facts.ctime(), facts.ctime_nsec()),
-        };
-        Ok(Self { file, ident })
+        let file = regular(path).map_err(|error| format!("the file cannot be opened: {error}"))?;
+        let ident = Ident::of(&file).map_err(|error| format!("the file cannot be looked at: {error}"))?;
+        Ok(Self { file, ident, provider: OnceCell::new() })
     }
 
     /// The file is the one of `other`, seen through an overlay. An overlay gives a file the inode number it has below
@@ -67,7 +56,7 @@ impl Library {
 
     /// A path by which the kernel finds the open file.
     pub(super) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+        held(&self.file)
     }
 
     /// The code around a file offset, and where in it the offset is.
@@ -75,85 +64,83 @@ impl Library {
     /// # Errors
     /// Only for a file whose processes have other structures than those that are read: a 32-bit library.
     pub(super) fn code(&self, offset: u64) -> Result<Result<(Vec<u8>, usize), String>, Why> {
-        let cache = ReadCache::new(&self.file);
-        let elf = match parse(&cache) {
+        let elf = match Elf::read(&self.file) {
             Ok(elf) => elf,
-            Err(error) if error.is_other_class() => {
+            Err(Unreadable::OtherClass) => {
                 return Err("a 32-bit library, whose structures are laid out in another way".into());
             }
             Err(error) => return Ok(Err(error.to_string())),
         };
-        for segment in elf.segments().filter(is_code) {
-            let (start, size) = segment.file_range();
-            if !(start..start.saturating_add(size)).contains(&offset) {
-                continue;
-            }
-            // What lies far before the function is no part of it.
-            let from = start.max(offset.saturating_sub(MOST_CODE / 2));
-            let len = (start + size - from).min(MOST_CODE);
-            let mut code = vec![0; usize::try_from(len).unwrap_or(0)];
-            let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, &mut code, from);
-            let at = usize::try_from(offset - from).unwrap_or(usize::MAX);
-            return Ok(read.map(|()| (code, at)).map_err(|error| error.to_string()));
+        let Some((start, end)) = elf.code(offset) else {
+            return Ok(Err("no segment of code holds it".to_owned()));
+        };
+        // What lies far before the function is no part of it.
+        let from = start.max(offset.saturating_sub(MOST_CODE / 2));
+        let len = (end - from).min(MOST_CODE);
+        let mut code = vec![0; usize::try_from(len).unwrap_or(0)];
+        let read = self.file.read_exact_at(&mut code, from);
+        let at = usize::try_from(offset - from).unwrap_or(usize::MAX);
+        Ok(read.map(|()| (code, at)).map_err(|error| error.to_string()))
+    }
+
+    /// Whether a breakpoint at an offset does what it is meant to and nothing else, when nobody vouches for it but a
+    /// process: what lies in a process's memory may say anything. The file has to be a provider, by its content, since its
+    /// name is no proof in a mount namespace that a user made; and a function has to begin there. Elsewhere a breakpoint
+    /// would change an instruction, or data, of every process that maps the file.
+    ///
+    /// # Errors
+    /// Says what is not so.
+    pub(super) fn admits(&self, offset: u64) -> Result<(), Why> {
+        let elf = Elf::read(&self.file).map_err(|error| refused(&error.to_string()))?;
+        let inside = || elf.needs("libibverbs.so") || elf.defines(OPEN_DEVICE);
+        if !*self.provider.get_or_init(inside) {
+            return Err(refused("the file neither needs libibverbs nor has it inside"));
         }
-        Ok(Err("no segment of code holds it".to_owned()))
+        if elf.begins_function(offset) { Ok(()) } else { Err(refused("no function of the file begins there")) }
     }
 
     /// The file offset of an exported function, in the version that programs are linked with today.
     pub(super) fn exported(&self, name: &str) -> Option<u64> {
-        let cache = ReadCache::new(&self.file);
-        let elf = parse(&cache).ok()?;
-        let address = exported(&elf, name)?;
-        elf.segments().filter(is_code).find_map(|segment| {
-            let inside = address.checked_sub(segment.address()).filter(|inside| *inside < segment.size())?;
-            Some(segment.file_range().0 + inside)
+        Elf::read(&self.file).ok()?.exported(name)
+    }
+}
+
+impl Ident {
+    fn of(file: &File) -> io::Result<Self> {
+        let facts = file.metadata()?;
+        #[allow(
+            clippy::unnecessary_cast,
+            clippy::cast_sign_loss,
+            reason = "the type of f_type differs between platforms"
+        )]
+        let overlay = rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u64 == OVERLAY);
+        Ok(Self {
+            overlay,
+            inode: facts.ino(),
+            size: facts.size(),
+            modified: (facts.mtime(), facts.mtime_nsec()),
+            changed: (facts.ctime(), facts.ctime_nsec()),
         })
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Unreadable {
-    #[error("{0}")]
-    Elf(#[from] object::Error),
-    #[error("it is no 64-bit library")]
-    OtherClass,
-}
-
-impl Unreadable {
-    const fn is_other_class(&self) -> bool {
-        matches!(self, Self::OtherClass)
+/// Opens a file, unless it is something that does more than being read when it is opened.
+fn regular(path: &Path) -> io::Result<File> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    let found = File::from(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    if !found.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
     }
+    File::open(held(&found))
 }
 
-fn parse<'f>(cache: &'f ReadCache<&'f File>) -> Result<Elf<'f>, Unreadable> {
-    if object::FileKind::parse(cache)? == object::FileKind::Elf32 {
-        return Err(Unreadable::OtherClass);
-    }
-    let elf = Elf::parse(cache)?;
-    let native = match std::env::consts::ARCH {
-        "x86_64" => Architecture::X86_64,
-        "aarch64" => Architecture::Aarch64,
-        _ => elf.architecture(),
-    };
-    if elf.architecture() == native { Ok(elf) } else { Err(Unreadable::OtherClass) }
+/// A path by which the kernel finds an open file.
+fn held(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-fn is_code<'f>(segment: &impl ObjectSegment<'f>) -> bool {
-    matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X))
-}
-
-/// The address of an exported function. A library may export one name in several versions; older ones are hidden.
-fn exported(elf: &Elf<'_>, name: &str) -> Option<u64> {
-    let (endian, data) = (elf.endian(), elf.data());
-    let sections = elf.elf_header().sections(endian, data).ok()?;
-    let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
-    let versions = sections.versions(endian, data).ok()?;
-    symbols.enumerate().find_map(|(index, symbol)| {
-        use object::read::elf::Sym as _;
-        let is_it = symbols.symbol_name(endian, symbol).is_ok_and(|other| other == name.as_bytes());
-        let hidden = versions.as_ref().is_some_and(|versions| versions.version_index(endian, index).is_hidden());
-        (is_it && !hidden && symbol.st_value(endian) != 0).then(|| symbol.st_value(endian))
-    })
+fn refused(why: &str) -> Why {
+    format!("the address is not the start of a function of a provider: {why}").into()
 }
 
 #[cfg(test)]

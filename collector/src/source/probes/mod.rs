@@ -3,7 +3,8 @@
 //! ```text
 //! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
 //! uprobes  what is attached to functions of libraries (library), and where in them it is cheapest (prologue,
-//!          instruction)
+//!          instruction); elf reads the files,
+//!          refused is what is not attached to
 //! discovery which processes use which build of a provider
 //! modules  which load of a module they are attached to
 //! store    the maps, memory-mapped (mapped) where they are read every second
@@ -25,6 +26,7 @@ mod budget;
 mod calibrate;
 mod devices;
 mod discovery;
+mod elf;
 mod events;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod governed;
@@ -38,6 +40,7 @@ mod offsets;
 mod prologue;
 mod qps;
 mod reason;
+mod refused;
 mod stats;
 mod store;
 mod tracefs;

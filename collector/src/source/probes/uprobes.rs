@@ -14,11 +14,15 @@ use super::attach::{loaded, why};
 use super::library::Library;
 use super::prologue::{self, Because, Point};
 use super::reason::{self, Why};
+use super::refused::{self, Refused};
 use crate::source::ProbeReport;
 use crate::source::verbs::{Arg, FileId, Group, Operation, Place};
 
 /// The program on `ibv_modify_qp`, which tells of each process the addresses its QPs and CQs use.
 pub(super) const LEARN: &str = "learn";
+
+/// The function it is attached to.
+pub(super) const MODIFY_QP: &str = "ibv_modify_qp";
 
 /// What is attached to libraries.
 #[derive(Default)]
@@ -33,6 +37,8 @@ pub(super) struct Uprobes {
     seen: Vec<Operation>,
     /// Counts what was attached and detached.
     changes: u64,
+    /// What is no place of a provider.
+    refused: Refused,
 }
 
 /// A function that is probed.
@@ -53,7 +59,7 @@ struct Site {
 impl Uprobes {
     /// How each probe fared.
     pub(super) fn reports(&self) -> impl Iterator<Item = &ProbeReport> {
-        self.sites.iter().map(|site| &site.report)
+        self.sites.iter().map(|site| &site.report).chain(self.refused.reports())
     }
 
     /// A probe on this operation is or was attached somewhere.
@@ -102,6 +108,13 @@ impl Uprobes {
         let there = |site: &Site| (site.operation, site.file, site.entry) == (operation, file, place.offset);
         if self.sites.iter().any(there) {
             return false;
+        }
+        if let Err(why) = self.admit(file, place, operation) {
+            if !self.sites.iter().any(|site| site.file == file) {
+                self.libraries.remove(&file);
+                self.same.retain(|_, other| *other != file);
+            }
+            return self.refused.add(program, file, place, why);
         }
         let point = match found {
             Some(why) => Err(why),
@@ -155,6 +168,22 @@ impl Uprobes {
             self.libraries.insert(file, library);
         }
         Ok(file)
+    }
+
+    /// Whether a place may be attached to of which a process told. What the verbs process found needs no proof. The file
+    /// is looked at through what is held of it, and attached to through the same.
+    fn admit(&self, file: FileId, place: &Place, operation: Option<Operation>) -> Result<(), Why> {
+        let Some(library) = self.libraries.get(&file).filter(|_| place.via.is_some()) else { return Ok(()) };
+        match operation {
+            Some(_) => library.admits(place.offset)?,
+            None if library.exported(MODIFY_QP) == Some(place.offset) => {}
+            None => return Err(format!("it is not where the library has {MODIFY_QP}").into()),
+        }
+        let of_file = self.sites.iter().filter(|site| site.file == file).count();
+        if of_file >= refused::MOST_OF_A_FILE || (of_file == 0 && self.libraries.len() > refused::MOST_ATTACHED) {
+            return Err("more places than any provider has".into());
+        }
+        Ok(())
     }
 
     /// Where in a function to attach.
@@ -246,15 +275,16 @@ impl Uprobes {
 
     /// Detaches from a file and lets it go. Returns whether it was attached to.
     pub(super) fn detach_file(&mut self, file: FileId) -> bool {
+        let refused = self.refused.forget(file);
         if self.same.remove(&file).is_some() {
-            return false;
+            return refused;
         }
         // What was seen under other numbers as well is let go with its first; the next look finds it again.
         self.same.retain(|_, other| *other != file);
         let mut gone: Vec<Site> = self.sites.extract_if(.., |site| site.file == file).collect();
         close(gone.iter_mut().flat_map(|site| site.links.drain(..)).collect());
         self.libraries.remove(&file);
-        !gone.is_empty()
+        refused || !gone.is_empty()
     }
 }
 

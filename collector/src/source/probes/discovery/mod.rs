@@ -2,6 +2,7 @@
 //! before or after.
 //!
 //! ```text
+//! device   the character devices of verbs, and who has one open
 //! process  what a process maps of the verbs libraries, and where its contexts point
 //! memory   contexts, QPs and CQs in the memory of a process whose calls were not watched from the start
 //! ```
@@ -13,6 +14,7 @@
 //!
 //! A file that no process maps any more is let go: looked at every 10 s, through the processes that were met alone.
 
+mod device;
 mod memory;
 mod process;
 
@@ -27,6 +29,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use self::device::Devices;
 use self::process::{Process, Thoroughness};
 use crate::source::Missing;
 use crate::source::verbs::{FileId, Operation, Place, maps};
@@ -57,6 +60,8 @@ struct Looked {
 /// The processes that use verbs, and what they map.
 pub(super) struct Discovery {
     proc: PathBuf,
+    /// Where the kernel lists the character devices of verbs.
+    class: PathBuf,
     known: HashMap<u32, Process>,
     /// Processes to look at.
     asked: BTreeSet<u32>,
@@ -77,6 +82,7 @@ impl Discovery {
     pub(super) fn new(proc: &Path) -> Self {
         Self {
             proc: proc.to_owned(),
+            class: PathBuf::from(device::CLASS),
             known: HashMap::new(),
             asked: BTreeSet::new(),
             all: false,
@@ -118,12 +124,16 @@ impl Discovery {
         let all = std::mem::take(&mut self.all);
         let asked = std::mem::take(&mut self.asked);
         let known: HashSet<FileId> = self.files().filter(|file| attached(*file)).collect();
-        let (proc, done) = (self.proc.clone(), self.done.clone());
+        let (proc, class, done) = (self.proc.clone(), self.class.clone(), self.done.clone());
         let (sender, receiver) = mpsc::channel();
         let look = move || {
             let pids = if all { all_processes(&proc) } else { asked.into_iter().collect() };
             // Nobody waits for the answer any more when the source is gone.
-            let _ = sender.send(look_at(&proc, &pids, &Thoroughness { known: &known, deep: all }));
+            let _ = sender.send(look_at(
+                &proc,
+                &pids,
+                &Thoroughness { known: &known, deep: all, devices: &Devices::list(&class) },
+            ));
             if let Some(done) = done {
                 let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
             }
@@ -170,9 +180,13 @@ impl Discovery {
         self.known.insert(process.pid, process);
     }
 
-    /// The places of addresses a process was seen to use. Remembers that the process maps their files.
+    /// The places of addresses a process was seen to use: none, when it has no device open. Remembers that the process maps their files.
     pub(super) fn take(&mut self, tgid: u32, addresses: &[(Operation, u64)]) -> Vec<(Operation, Place)> {
         let dir = self.proc.join(tgid.to_string());
+        // It called `ibv_modify_qp`, or something that looked like it.
+        if !Devices::list(&self.class).open_in(&dir).unwrap_or(false) {
+            return Vec::new();
+        }
         let Ok(text) = fs::read(dir.join("maps")) else { return Vec::new() };
         let text = String::from_utf8_lossy(&text);
         let mappings: Vec<_> = maps::mappings(&text).collect();

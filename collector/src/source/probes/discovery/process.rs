@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::super::library::Library;
 use super::super::reason::Why;
+use super::super::uprobes::MODIFY_QP;
+use super::device::Devices;
 use super::memory::{self, ProcessMemory};
 use crate::source::verbs::maps::{self, Mapping};
 use crate::source::verbs::{FileId, Operation, Place};
@@ -36,6 +38,8 @@ pub(super) struct Thoroughness<'k> {
     pub(super) known: &'k HashSet<FileId>,
     /// Look for the functions of QPs and CQs, too, which a known file may have without our knowing them.
     pub(super) deep: bool,
+    /// The character devices of verbs.
+    pub(super) devices: &'k Devices,
 }
 
 /// Looks at a process; `None` when it has nothing to do with verbs or is gone.
@@ -63,36 +67,45 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>) -> io::Result<
     process.files = code().filter(|mapping| is_verbs(mapping.name)).map(|mapping| mapping.file).collect();
     process.files.dedup();
     process.modify_qp =
-        code().find(|mapping| is_libibverbs(mapping.name)).and_then(|mapping| exported(&dir, mapping, "ibv_modify_qp"));
+        code().find(|mapping| is_libibverbs(mapping.name)).and_then(|mapping| exported(&dir, mapping, MODIFY_QP));
     let knows_one = code().any(|mapping| is_provider(mapping.name) && how.known.contains(&mapping.file));
-    process.has_device = has_device(&dir);
-    if process.has_device && (how.deep || !knows_one) {
-        process.search(&dir, &mappings, knows_one);
+    match how.devices.open_in(&dir) {
+        Ok(open) => {
+            process.has_device = open;
+            if open && (how.deep || !knows_one) {
+                process.search(&dir, &mappings, knows_one);
+            }
+        }
+        // Whoever may not read these may not read its memory.
+        Err(error) => {
+            process.has_device = true;
+            process.may_not_be_read(knows_one, &error);
+        }
     }
     Ok(Some(process))
 }
 
-/// Whether the process has the file of a device open. Where its `fd` may not be read, it is taken to have one.
-fn has_device(dir: &Path) -> bool {
-    let Ok(open) = fs::read_dir(dir.join("fd")) else { return true };
-    open.flatten()
-        .any(|entry| fs::read_link(entry.path()).is_ok_and(|file| file.to_string_lossy().contains("infiniband/uverbs")))
-}
-
 impl Process {
+    fn may_not_be_read(&mut self, knows_one: bool, error: &io::Error) {
+        // What it posts by the plain API is seen all the same.
+        if !knows_one {
+            let reason = format!("{STARTED_BEFORE}, and its memory may not be read ({error})");
+            self.missing = Some(Why::with_fix(reason, "give it CAP_SYS_PTRACE"));
+        }
+    }
+
     fn search(&mut self, dir: &Path, mappings: &[Mapping<'_>], knows_one: bool) {
         let memory = match ProcessMemory::open(dir) {
             Ok(memory) => memory,
-            // What it posts by the plain API is seen all the same.
-            Err(_) if knows_one => return,
-            Err(error) => {
-                let reason = format!("{STARTED_BEFORE}, and its memory may not be read ({error})");
-                self.missing = Some(Why::with_fix(reason, "give it CAP_SYS_PTRACE"));
-                return;
-            }
+            Err(error) => return self.may_not_be_read(knows_one, &error),
         };
         let found = memory::search(&memory, mappings);
         self.places = places(dir, mappings, found.addresses);
+        for (_, place) in &self.places {
+            if !self.files.contains(&place.file()) {
+                self.files.push(place.file());
+            }
+        }
         if !knows_one && !self.places.iter().any(|(operation, _)| *operation == Operation::PostSend) {
             let limit = memory::MOST_BYTES >> 20;
             self.missing = Some(if found.whole {
@@ -195,14 +208,14 @@ mod tests {
 
     #[test]
     fn a_process_without_verbs_is_none_and_costs_one_read() {
-        let how = Thoroughness { known: &HashSet::new(), deep: true };
+        let how = Thoroughness { known: &HashSet::new(), deep: true, devices: &Devices::default() };
         let look = look(Path::new("/proc"), std::process::id(), &how).expect("one's own process");
         assert!(look.is_none(), "{look:?}");
     }
 
     #[test]
     fn a_process_that_ended_is_none() {
-        let how = Thoroughness { known: &HashSet::new(), deep: false };
+        let how = Thoroughness { known: &HashSet::new(), deep: false, devices: &Devices::default() };
         assert!(look(Path::new("/proc"), u32::MAX, &how).expect("no error").is_none());
     }
 }

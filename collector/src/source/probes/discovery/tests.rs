@@ -1,5 +1,7 @@
 //! Discovery over processes of this machine.
 
+#![allow(unsafe_code, reason = "a symbol with a name of libibverbs: this program is not linked with it")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -17,6 +19,12 @@ fn post_recv(qp: u64) -> u64 {
     qp + 3
 }
 
+/// What makes this program one that has libibverbs inside.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_open_device(device: u64) -> u64 {
+    device + 4
+}
+
 /// Run as a process of its own by the tests below: has an `ibv_context` on its heap and a device's file open.
 #[test]
 #[ignore = "tool: the process that other tests look at"]
@@ -30,32 +38,50 @@ fn a_process_with_a_context() {
     context[216 / 8] = post_recv as *const () as u64;
     context[264 / 8] = 9 << 32 | 8;
     context[320 / 8] = u64::MAX;
+    // As many bytes behind its start as the test wants, and where it wants it.
+    let shift: u64 = std::env::var("SHIFT").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    for at in [96 / 8, 208 / 8, 216 / 8] {
+        context[at] += shift;
+    }
+    std::hint::black_box(ibv_open_device(1));
     println!("\nready {}", context[208 / 8]);
     let _ = std::io::stdin().read(&mut [0]);
     std::hint::black_box(&context);
 }
+
+/// A device that everybody may open, in place of one of verbs: 1:7 on every Linux
+/// (Documentation/admin-guide/devices.txt).
+const DEVICE: &str = "/dev/full";
 
 struct Running {
     child: Child,
     post_send: u64,
     /// Kept, so that it can be written to until the end.
     _output: BufReader<ChildStdout>,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl Running {
     /// Starts a copy of this program under a provider's name, as if the provider were linked into it.
     fn start() -> Self {
+        Self::with(DEVICE, 0)
+    }
+
+    /// The same with another file for its device, and functions that begin elsewhere.
+    fn with(device: &str, shift: u64) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let program = files.path().join("libtest-rdmav34.so");
         fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
+        let class = files.path().join("class/uverbs0");
+        fs::create_dir_all(&class).expect("a directory");
+        fs::write(class.join("dev"), "1:7\n").expect("a file");
         fs::create_dir(files.path().join("infiniband")).expect("a directory");
-        let device = files.path().join("infiniband/uverbs0");
-        fs::write(&device, "").expect("a file");
+        fs::write(files.path().join("infiniband/uverbs0"), "").expect("a file");
         let mut child = Command::new(&program)
             .args(["--ignored", "--nocapture", "--exact"])
             .arg("source::probes::discovery::tests::a_process_with_a_context")
-            .env("DEVICE", &device)
+            .env("DEVICE", files.path().join(device))
+            .env("SHIFT", shift.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -63,7 +89,12 @@ impl Running {
         let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
         let ready =
             output.by_ref().lines().map_while(Result::ok).find_map(|line| line.strip_prefix("ready ")?.parse().ok());
-        Self { child, post_send: ready.expect("it says where its function is"), _output: output, _files: files }
+        Self { child, post_send: ready.expect("it says where its function is"), _output: output, files }
+    }
+
+    /// The processes of this machine, where the device is one of verbs.
+    fn discovery(&self) -> Discovery {
+        Discovery { class: self.files.path().join("class"), ..Discovery::new(Path::new("/proc")) }
     }
 
     fn end(&mut self) {
@@ -81,7 +112,7 @@ fn news(discovery: &mut Discovery) -> News {
 fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_its_file() {
     let mut running = Running::start();
     let pid = running.child.id();
-    let mut discovery = Discovery::new(Path::new("/proc"));
+    let mut discovery = running.discovery();
     discovery.saw(pid);
     discovery.work(&|_| false);
     let found = news(&mut discovery);
@@ -95,6 +126,7 @@ fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_
     // The file can be opened by what was found, and is the one that is mapped.
     let library = super::super::library::Library::open(place.reachable()).expect("it is there");
     assert!(library.code(place.offset).expect("64 bits").is_ok());
+    assert_eq!(library.admits(place.offset).map_err(|why| why.reason), Ok(()));
     let file = place.file();
     assert_eq!(discovery.unused(), []);
     running.end();
@@ -104,7 +136,7 @@ fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_
 #[test]
 fn a_process_whose_provider_is_known_is_not_searched() {
     let mut running = Running::start();
-    let mut discovery = Discovery::new(Path::new("/proc"));
+    let mut discovery = running.discovery();
     discovery.take(running.child.id(), &[(Operation::PostSend, running.post_send)]);
     let file = discovery.files().next().expect("it maps a provider");
     discovery.keep(file);
@@ -116,6 +148,53 @@ fn a_process_whose_provider_is_known_is_not_searched() {
     running.end();
     // The host's own file stays, whoever maps it.
     assert_eq!(discovery.unused(), []);
+}
+
+#[test]
+fn a_file_that_is_called_like_a_device_is_none() {
+    let mut running = Running::with("infiniband/uverbs0", 0);
+    let mut discovery = running.discovery();
+    discovery.saw(running.child.id());
+    discovery.work(&|_| false);
+    assert!(news(&mut discovery).places.is_empty());
+    assert!(discovery.take(running.child.id(), &[(Operation::PostSend, running.post_send)]).is_empty());
+    running.end();
+}
+
+#[test]
+fn what_a_process_calls_functions_of_a_provider_is_attached_to_only_where_one_begins() {
+    use super::super::attach::Attached;
+    let mut attached = Attached::new(64);
+    if attached.ebpf().is_none() {
+        return println!("skipped: no BPF program can be loaded here");
+    }
+    for (shift, expected) in [(1, false), (0, true)] {
+        let mut running = Running::with(DEVICE, shift);
+        let mut discovery = running.discovery();
+        let addresses = [(Operation::PostSend, running.post_send), (Operation::PostRecv, running.post_send)];
+        let places = discovery.take(running.child.id(), &addresses);
+        assert_eq!(places.len(), 2, "both lie in the program");
+        let file = places[0].1.file();
+        for (operation, place) in &places {
+            attached.attach(*operation, place);
+        }
+        assert_eq!(attached.attached_to(file) > 0, expected, "{shift} bytes behind the start");
+        assert_eq!(attached.knows(file), expected);
+        let reports: Vec<_> = attached.reports().filter(|report| report.name.starts_with("post_")).cloned().collect();
+        if expected {
+            assert_eq!(reports.len(), 2, "{reports:?}");
+        } else {
+            assert_eq!(reports.len(), 1, "once for each file: {reports:?}");
+            let reason = reports[0].reason.as_deref().expect("it is told");
+            assert!(reason.starts_with("the address is not the start of a function of a provider"), "{reason}");
+            assert!(!reports[0].attached && reports[0].wanted);
+        }
+        running.end();
+        for file in discovery.unused() {
+            attached.detach_file(file);
+        }
+        assert!(attached.reports().all(|report| !report.name.starts_with("post_")));
+    }
 }
 
 #[test]
