@@ -269,6 +269,11 @@ impl Attached {
         }
     }
 
+    /// Detaches from files that were written over. Returns whether there were some.
+    pub(super) fn detach_overwritten(&mut self) -> bool {
+        self.uprobes.detach_overwritten()
+    }
+
     /// Detaches from a file that no process maps any more. Returns whether it was attached to.
     pub(super) fn detach_file(&mut self, file: FileId) -> bool {
         self.uprobes.detach_file(file)

@@ -52,12 +52,12 @@ impl Costs {
     }
 }
 
-/// This is a virtual machine: x86 tells it in the processor's flags.
+/// This is a virtual machine, or may be one: x86 tells it in the processor's flags, others do not tell.
 pub(super) fn in_guest(cpuinfo: &str) -> bool {
     cpuinfo
         .lines()
         .find(|line| line.starts_with("flags"))
-        .is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
+        .is_none_or(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -257,6 +257,12 @@ mod tests {
     fn a_guest_knows_that_it_is_one() {
         assert!(in_guest("processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n"));
         assert!(!in_guest("processor\t: 0\nflags\t\t: fpu vme lahf_lm\n"));
+    }
+
+    #[test]
+    fn where_it_cannot_be_told_the_dearer_hit_is_assumed() {
+        assert!(in_guest("processor\t: 0\nFeatures\t: fp asimd evtstrm\nCPU implementer\t: 0x41\n"));
+        assert!(in_guest(""));
     }
 
     #[test]

@@ -37,6 +37,7 @@ struct Ident {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+    links: u64,
 }
 
 impl Library {
@@ -52,6 +53,16 @@ impl Library {
     pub(super) fn is_below(&self, other: &Self) -> bool {
         (self.ident.overlay || other.ident.overlay)
             && Ident { overlay: other.ident.overlay, ..self.ident } == other.ident
+    }
+
+    /// The file is not what it was when it was opened: it was written over, or may have been. What was found in it means
+    /// nothing any more.
+    pub(super) fn is_overwritten(&self) -> bool {
+        // What cannot be asked is no news.
+        let Ok(now) = Ident::of(&self.file) else { return false };
+        // That a name of it is gone, as after an upgrade, changes this time as well, and nothing else.
+        let touched = now.changed != self.ident.changed && now.links == self.ident.links;
+        (now.size, now.modified) != (self.ident.size, self.ident.modified) || touched
     }
 
     /// A path by which the kernel finds the open file.
@@ -120,6 +131,7 @@ impl Ident {
             size: facts.size(),
             modified: (facts.mtime(), facts.mtime_nsec()),
             changed: (facts.ctime(), facts.ctime_nsec()),
+            links: facts.nlink(),
         })
     }
 }

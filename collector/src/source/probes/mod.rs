@@ -3,7 +3,7 @@
 //! ```text
 //! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
 //! uprobes  what is attached to functions of libraries (library), and where in them it is cheapest (prologue,
-//!          instruction); elf reads the files,
+//!          instruction); elf and frames read the files,
 //!          refused is what is not attached to
 //! discovery which processes use which build of a provider
 //! modules  which load of a module they are attached to
@@ -28,6 +28,7 @@ mod devices;
 mod discovery;
 mod elf;
 mod events;
+mod frames;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod governed;
 #[cfg(target_arch = "x86_64")]
@@ -314,8 +315,13 @@ impl Probes {
         }
     }
 
-    /// Lets go of files that no process maps any more.
+    /// Lets go of files that no process maps any more, and of those that are not what they were, which are looked at anew.
     fn let_go(&mut self) {
+        if self.attached.detach_overwritten() {
+            self.changed = true;
+            self.refresh();
+            self.discovery.look_at_all();
+        }
         for file in self.discovery.unused() {
             self.changed |= self.attached.detach_file(file);
         }

@@ -217,6 +217,9 @@ impl Uprobes {
             return Err("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".into());
         }
         let library = self.libraries.get(&site.file).ok_or("the file is not open")?;
+        if library.is_overwritten() {
+            return Err("the file was written over since it was looked at".into());
+        }
         let exit = site.operation.and_then(Operation::exit).filter(|exit| ebpf.program(exit).is_some());
         let entry = site.operation.map_or(LEARN, Operation::name);
         let mut links = Vec::new();
@@ -271,6 +274,18 @@ impl Uprobes {
     /// The group is attached somewhere.
     pub(super) fn has_group(&self, group: Group) -> bool {
         self.sites.iter().any(|site| site.is_in(group) && !site.links.is_empty())
+    }
+
+    /// Detaches from files that were written over: their functions lie elsewhere, and a breakpoint where one lay changes
+    /// other code. Returns whether there were such files, which have to be looked at anew.
+    pub(super) fn detach_overwritten(&mut self) -> bool {
+        let files = self.libraries.iter().filter(|(_, library)| library.is_overwritten());
+        let files: Vec<FileId> = files.map(|(file, _)| *file).collect();
+        for file in &files {
+            self.detach_file(*file);
+            self.changes += 1;
+        }
+        !files.is_empty()
     }
 
     /// Detaches from a file and lets it go. Returns whether it was attached to.

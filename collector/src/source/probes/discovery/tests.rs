@@ -197,6 +197,53 @@ fn what_a_process_calls_functions_of_a_provider_is_attached_to_only_where_one_be
     }
 }
 
+/// A copy of this program in a file of its own, with the place of `post_send` in it.
+fn copy() -> (tempfile::NamedTempFile, Place) {
+    use std::os::unix::fs::MetadataExt;
+    let maps = fs::read_to_string("/proc/self/maps").expect("procfs is mounted");
+    let address = post_send as *const () as u64;
+    let mapping = maps::mappings(&maps).find(|mapping| mapping.holds(address)).expect("it is mapped");
+    let offset = mapping.place(address).expect("it comes from a file").offset;
+    let copy = tempfile::NamedTempFile::new().expect("a temporary directory");
+    fs::copy("/proc/self/exe", copy.path()).expect("a copy");
+    let facts = fs::metadata(copy.path()).expect("it is there");
+    let dev = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
+    let place = Place { path: copy.path().to_owned(), via: None, dev, inode: facts.ino(), offset };
+    (copy, place)
+}
+
+#[test]
+fn a_file_that_is_written_over_is_let_go_and_one_that_loses_its_name_is_kept() {
+    use super::super::attach::Attached;
+    use crate::source::verbs::Group;
+    let mut attached = Attached::new(64);
+    let (file, place) = copy();
+    attached.attach(Operation::PostSend, &place);
+    if attached.attached_to(place.file()) == 0 {
+        return println!("skipped: no probe can be attached here: {:?}", attached.reports().last());
+    }
+    assert!(!attached.detach_overwritten());
+    // As an upgrade does it: another file under the name, and processes that still run this one.
+    let link = tempfile::tempdir().expect("a temporary directory");
+    fs::hard_link(file.path(), link.path().join("other")).expect("both are temporary");
+    assert!(!attached.detach_overwritten() && attached.attached_to(place.file()) == 1);
+
+    let other = fs::read("/proc/self/exe").expect("it can be read");
+    fs::write(file.path(), [&other[..], &[0]].concat()).expect("it is writable");
+    attached.detach_group(Group::Posts, "for a while");
+    attached.attach_group(Group::Posts);
+    let reports: Vec<_> = attached.reports().filter(|report| report.name == "post_send").cloned().collect();
+    assert_eq!(reports[0].reason.as_deref(), Some("the file was written over since it was looked at"));
+    assert_eq!(attached.attached_to(place.file()), 0);
+
+    assert!(attached.detach_overwritten() && !attached.knows(place.file()));
+    assert!(attached.attach(Operation::PostSend, &place), "it is looked at anew");
+    assert_eq!(attached.attached_to(place.file()), 1);
+    // Attached to, it is found as well.
+    fs::write(file.path(), &other).expect("it is writable");
+    assert!(attached.detach_overwritten() && attached.attached_to(place.file()) == 0);
+}
+
 #[test]
 fn a_process_without_a_context_is_named_with_its_reason() {
     let process = |pid, reason: &str| Process {
