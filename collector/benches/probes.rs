@@ -1,14 +1,20 @@
 //! What a hit of the data-path probes costs on this kernel, beside a program that does nothing at the same instruction,
 //! and what a loop of empty polls loses while its probes have a budget. Needs what the probes need: root.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use collector::source::probes::bench::{Governed, Row, calls, governed, programs};
+use collector::source::probes::{CONFINED_ARG, confined_main};
 
-fn main() {
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(CONFINED_ARG) {
+        return confined_main();
+    }
     if let Err(reason) = hits().and_then(|()| budgets()) {
         println!("skipped: {reason}");
     }
+    ExitCode::SUCCESS
 }
 
 fn hits() -> Result<(), String> {

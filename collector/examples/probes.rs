@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use collector::observation::recording::write_observation;
 use collector::source::Source;
-use collector::source::probes::{Budget, ProbeOptions, Probes};
+use collector::source::probes::{Budget, CONFINED_ARG, ProbeOptions, Probes, confined_main};
 use collector::source::verbs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -20,6 +20,9 @@ fn main() -> ExitCode {
     while let Some(arg) = args.next() {
         if arg == verbs::CHILD_ARG {
             return verbs::child_main();
+        }
+        if arg == CONFINED_ARG {
+            return confined_main();
         }
         let value = args.next().unwrap_or_default();
         let parsed = match arg.as_str() {

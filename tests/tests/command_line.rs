@@ -441,7 +441,9 @@ fn what_is_made_for_other_programs_is_complete() {
     for word in [".TH rdmascope", "check", "RDMASCOPE_SYSFS_ROOT", "import"] {
         assert!(manual.stdout.contains(word), "{word}");
     }
-    assert!(!manual.stdout.contains(collector::source::verbs::CHILD_ARG), "the child is not for people");
+    for child in [collector::source::verbs::CHILD_ARG, collector::source::probes::CONFINED_ARG] {
+        assert!(!manual.stdout.contains(child), "{child} is not for people");
+    }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = Run::of(["completions", shell]);
         assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""), "{shell}");

@@ -143,6 +143,9 @@ pub(crate) enum Command {
     /// The child that opens the verbs devices to read their operation tables.
     #[command(name = collector::source::verbs::CHILD_ARG, hide = true)]
     VerbsOperations,
+    /// The child that returns from a probed function while it is confined.
+    #[command(name = collector::source::probes::CONFINED_ARG, hide = true)]
+    ConfinedReturn,
 }
 
 /// `demo`.

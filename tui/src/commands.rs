@@ -36,6 +36,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // What needs no configuration works whatever is in the file: it may be what makes the file.
     match cli.command {
         Some(Command::VerbsOperations) => return Ok(collector::source::verbs::child_main()),
+        Some(Command::ConfinedReturn) => return Ok(collector::source::probes::confined_main()),
         Some(Command::Config) => return printed(&config::sample()),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
@@ -92,7 +93,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             | Command::Completions { .. }
             | Command::Man { .. }
             | Command::WhatIf(_)
-            | Command::VerbsOperations,
+            | Command::VerbsOperations
+            | Command::ConfinedReturn,
         ) => Ok(ExitCode::SUCCESS),
     }
 }

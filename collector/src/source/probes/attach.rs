@@ -8,6 +8,7 @@ use aya::{Ebpf, EbpfLoader};
 use collector_ebpf::config::Config;
 use collector_ebpf::slot::MARKS_PER_BLOCK;
 
+use super::confined;
 use super::modules::{self, Loads};
 use super::reason::Why;
 use super::store::Sizes;
@@ -225,6 +226,11 @@ impl Attached {
             self.reports.retain(|report| report.name != POST_SEND);
         }
         new
+    }
+
+    /// Finds out whether returns may be probed here: to be called before the first one is.
+    pub(super) fn try_returns(&mut self) {
+        self.uprobes.no_returns = self.ebpf.as_mut().and_then(confined::forbidden);
     }
 
     /// Attaches what learns from `ibv_modify_qp`, which lies at `place`.

@@ -10,6 +10,7 @@
 //! store    the maps, memory-mapped (mapped) where they are read every second
 //! qps      which slot belongs to which QP; emits the statistics that changed (stats)
 //! events   ring-buffer records to observations (names)
+//! confined whether probes of returns leave processes alone that seccomp confines
 //! budget   what the data-path probe may cost
 //! ```
 //!
@@ -24,6 +25,7 @@ mod attach;
 pub mod bench;
 mod budget;
 mod calibrate;
+mod confined;
 mod devices;
 mod discovery;
 mod elf;
@@ -60,6 +62,7 @@ use collector_ebpf::event::{CONTEXT_OPERATIONS, CQ_EX_OPERATIONS, Learned, QP_EX
 use collector_ebpf::slot::Totals;
 
 pub use budget::Budget;
+pub use confined::{CHILD_ARG as CONFINED_ARG, child_main as confined_main};
 
 use self::attach::{AER, Attached, DESTROY, Modules};
 use self::budget::{GROUPS, Governor, Standing, Turn, Work};
@@ -431,6 +434,9 @@ impl Running {
         let ring = ebpf.take_map("EVENTS").ok_or("the BPF map EVENTS is not in the object")?;
         let ring = RingBuf::try_from(ring).map_err(|error| reason::explain(&error))?;
         let mut maps = Maps::take(ebpf, sizes)?;
+        if options.data_path && options.budget != Budget::Share(0.0) {
+            attached.try_returns();
+        }
         let in_guest = calibrate::in_guest(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
         // What nobody pays for need not be known.
         let limited = options.data_path && matches!(options.budget, Budget::Share(share) if share > 0.0);

@@ -37,6 +37,8 @@ pub(super) struct Uprobes {
     seen: Vec<Operation>,
     /// Counts what was attached and detached.
     changes: u64,
+    /// Why no return may be probed, when none may: then neither is an entry whose return belongs to it.
+    pub(super) no_returns: Option<Why>,
     /// What is no place of a provider.
     refused: Refused,
 }
@@ -221,6 +223,9 @@ impl Uprobes {
             return Err("the file was written over since it was looked at".into());
         }
         let exit = site.operation.and_then(Operation::exit).filter(|exit| ebpf.program(exit).is_some());
+        if let Some(why) = self.no_returns.as_ref().filter(|_| exit.is_some()) {
+            return Err(why.clone());
+        }
         let entry = site.operation.map_or(LEARN, Operation::name);
         let mut links = Vec::new();
         // The entry first: a return whose entry was not seen would take what another call left for its own.
