@@ -111,7 +111,12 @@ impl Uprobes {
         if self.sites.iter().any(there) {
             return false;
         }
-        if let Err(why) = self.admit(file, place, operation) {
+        let admitted = match &found {
+            // Of what a process names, there may be no end.
+            Some(why) if place.via.is_some() => Err(why.clone()),
+            _ => self.admit(file, place, operation),
+        };
+        if let Err(why) = admitted {
             if !self.sites.iter().any(|site| site.file == file) {
                 self.libraries.remove(&file);
                 self.same.retain(|_, other| *other != file);
