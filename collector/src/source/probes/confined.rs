@@ -45,7 +45,7 @@ enum Tried {
     /// It was ended.
     Died,
     /// Nothing can be said.
-    NotTried,
+    Unknown,
 }
 
 /// Why no return may be probed on this kernel; `None` when it may.
@@ -65,12 +65,11 @@ fn judge(tried: Tried, release: Option<(u32, u32, u32)>) -> Option<Why> {
     const ENDS: &str = "this kernel's return probes end processes that are confined by seccomp";
     const FIX: &str = "update the kernel (fixed in Linux 6.12.14, 6.13.3 and 6.14)";
     match tried {
-        Tried::Returned => None,
         Tried::Died => Some(Why::with_fix(ENDS, FIX)),
-        Tried::NotTried if release.is_some_and(is_affected) => {
+        Tried::Unknown if release.is_some_and(is_affected) => {
             Some(Why::with_fix(format!("{ENDS}, by its version; it could not be tried"), FIX))
         }
-        Tried::NotTried => None,
+        Tried::Returned | Tried::Unknown => None,
     }
 }
 
@@ -98,14 +97,14 @@ fn version(release: &str) -> Option<(u32, u32, u32)> {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn attempt(_ebpf: &mut Ebpf) -> Tried {
-    Tried::NotTried
+    Tried::Unknown
 }
 
 /// With the probe on the return of a function of this program, has a confined child call it.
 #[cfg(target_arch = "x86_64")]
 fn attempt(ebpf: &mut Ebpf) -> Tried {
     if std::env::var_os(TRYING).is_some() {
-        return Tried::NotTried;
+        return Tried::Unknown;
     }
     let mut command = Command::new("/proc/self/exe");
     command.arg(CHILD_ARG);
@@ -118,9 +117,9 @@ fn attempt_with(ebpf: &mut Ebpf, command: Command) -> Tried {
 
     use super::library::Library;
     use super::uprobes::link;
-    let Some(offset) = x86_64::offset() else { return Tried::NotTried };
-    let Ok(program) = Library::open(Path::new("/proc/self/exe")) else { return Tried::NotTried };
-    let Ok(_attached) = link(ebpf, "poll_cq_return", &program, offset) else { return Tried::NotTried };
+    let Some(offset) = x86_64::offset() else { return Tried::Unknown };
+    let Ok(program) = Library::open(Path::new("/proc/self/exe")) else { return Tried::Unknown };
+    let Ok(_attached) = link(ebpf, "poll_cq_return", &program, offset) else { return Tried::Unknown };
     ended(command)
 }
 
@@ -128,7 +127,7 @@ fn attempt_with(ebpf: &mut Ebpf, command: Command) -> Tried {
 fn ended(mut command: Command) -> Tried {
     command.env(TRYING, "1").env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let Ok(mut child) = child else { return Tried::NotTried };
+    let Ok(mut child) = child else { return Tried::Unknown };
     let said = child.stdout.take().map(|pipe| {
         thread::spawn(move || {
             let mut said = String::new();
@@ -148,7 +147,7 @@ fn ended(mut command: Command) -> Tried {
         // By its process id, and waited for.
         let _ = child.kill();
         let _ = child.wait();
-        return Tried::NotTried;
+        return Tried::Unknown;
     };
     let said = said.and_then(|thread| thread.join().ok()).unwrap_or_default();
     // It says that it begins, and that it is back: a program that does not know the argument says neither.
@@ -156,7 +155,7 @@ fn ended(mut command: Command) -> Tried {
     match (said(BEGINS), said(RETURNED)) {
         (true, true) if status.success() => Tried::Returned,
         (true, false) => Tried::Died,
-        _ => Tried::NotTried,
+        _ => Tried::Unknown,
     }
 }
 
@@ -231,9 +230,10 @@ mod x86_64 {
         /// Of `struct seccomp_data`: where the number and the architecture lie, in bytes.
         const NR: u32 = 0;
         const ARCH: u32 = 4;
-        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-        const JUMP_IF: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        /// Load a word, jump if equal, return a constant (include/uapi/linux/bpf_common.h).
+        const LOAD: u16 = 0x20;
+        const JUMP_IF: u16 = 0x15;
+        const RETURN: u16 = 0x06;
         let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
         let mut filter = [
             step(LOAD, 0, 0, ARCH),
@@ -269,16 +269,16 @@ mod tests {
         assert_eq!(ended(shell("echo confined; kill -SEGV $$")), Tried::Died);
         assert_eq!(ended(shell("echo confined; exit 1")), Tried::Died);
         // It knows nothing of all this, cannot be confined, or cannot be started.
-        assert_eq!(ended(shell("exit 0")), Tried::NotTried);
-        assert_eq!(ended(shell("exit 1")), Tried::NotTried);
-        assert_eq!(ended(Command::new("/nonexistent")), Tried::NotTried);
+        assert_eq!(ended(shell("exit 0")), Tried::Unknown);
+        assert_eq!(ended(shell("exit 1")), Tried::Unknown);
+        assert_eq!(ended(Command::new("/nonexistent")), Tried::Unknown);
     }
 
     #[test]
     fn a_trial_is_believed_and_the_version_decides_where_there_was_none() {
         for release in ["6.11.0-29-generic", "6.12.0", "6.12.13", "6.13.0-rc7", "6.13.2-arch1-1"] {
             let release = version(release);
-            let why = judge(Tried::NotTried, release).unwrap_or_else(|| panic!("{release:?}"));
+            let why = judge(Tried::Unknown, release).unwrap_or_else(|| panic!("{release:?}"));
             assert!(why.reason.starts_with("this kernel's return probes end processes that are confined by seccomp"));
             assert!(why.reason.contains("could not be tried") && why.fix.is_some());
             assert_eq!(judge(Tried::Returned, release), None, "the fix was taken over: {release:?}");
@@ -286,7 +286,7 @@ mod tests {
         for release in ["6.10.14", "6.12.14", "6.12.117+deb12-amd64", "6.13.3", "6.14-rc2", "6.18.44-fc-v595", "5.15.0"]
         {
             let release = version(release);
-            assert_eq!(judge(Tried::NotTried, release), None, "{release:?}");
+            assert_eq!(judge(Tried::Unknown, release), None, "{release:?}");
             assert_eq!(
                 judge(Tried::Died, release).map(|why| why.reason).as_deref(),
                 Some("this kernel's return probes end processes that are confined by seccomp")
@@ -317,7 +317,7 @@ mod tests {
         let tried = attempt_with(ebpf, command);
         println!("{tried:?} on {release:?}");
         match tried {
-            Tried::NotTried => println!("skipped: uprobes cannot be attached here"),
+            Tried::Unknown => println!("skipped: uprobes cannot be attached here"),
             // A distribution may have taken over the fix; none has it the other way round.
             Tried::Returned => {}
             Tried::Died => assert!(is_affected(release), "{release:?}"),

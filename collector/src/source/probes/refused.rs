@@ -27,7 +27,7 @@ pub(super) struct Refused {
 
 impl Refused {
     /// A place is not attached to. Returns whether that is something new.
-    pub(super) fn add(&mut self, program: &str, file: FileId, place: &Place, why: Why) -> bool {
+    pub(super) fn add(&mut self, program: &str, file: FileId, place: &Place, why: &Why) -> bool {
         if self.files.contains_key(&file) {
             return false;
         }
@@ -72,10 +72,10 @@ mod tests {
     #[test]
     fn a_file_is_told_once_and_files_without_end_are_counted() {
         let mut refused = Refused::default();
-        assert!(refused.add("post_send", place(1).file(), &place(1), "no provider".into()));
-        assert!(!refused.add("post_recv", place(1).file(), &place(1), "no provider".into()));
+        assert!(refused.add("post_send", place(1).file(), &place(1), &"no provider".into()));
+        assert!(!refused.add("post_recv", place(1).file(), &place(1), &"no provider".into()));
         for inode in 2..200 {
-            refused.add("post_send", place(inode).file(), &place(inode), "no provider".into());
+            refused.add("post_send", place(inode).file(), &place(inode), &"no provider".into());
         }
         let reports: Vec<_> = refused.reports().collect();
         assert_eq!(reports.len(), MOST_FILES + 1);

@@ -121,7 +121,7 @@ impl Uprobes {
                 self.libraries.remove(&file);
                 self.same.retain(|_, other| *other != file);
             }
-            return self.refused.add(program, file, place, why);
+            return self.refused.add(program, file, place, &why);
         }
         let point = match found {
             Some(why) => Err(why),
