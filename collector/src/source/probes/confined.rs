@@ -230,7 +230,7 @@ mod x86_64 {
         /// Of `struct seccomp_data`: where the number and the architecture lie, in bytes.
         const NR: u32 = 0;
         const ARCH: u32 = 4;
-        /// Load a word, jump if equal, return a constant (include/uapi/linux/bpf_common.h).
+        /// Load a word, jump if equal, return a constant (`include/uapi/linux/bpf_common.h`).
         const LOAD: u16 = 0x20;
         const JUMP_IF: u16 = 0x15;
         const RETURN: u16 = 0x06;
