@@ -1,6 +1,7 @@
 //! A library that processes run: kept open, so that it can be attached to whatever becomes of its name, with its code and
 //! the functions it exports.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -109,6 +110,28 @@ impl Library {
             Some(segment.file_range().0 + inside)
         })
     }
+
+    /// Which of these functions the file calls in these libraries, each named by how its file's name begins. The names of
+    /// the libraries a file needs are few; those of its functions are read only where one of them matters.
+    pub(super) fn calls<'f>(&self, functions: &[(&str, &'f str)]) -> Vec<&'f str> {
+        let cache = ReadCache::new(&self.file);
+        let Ok(elf) = parse(&cache) else { return Vec::new() };
+        let needed: Vec<String> = elf
+            .import_libraries()
+            .into_iter()
+            .flatten()
+            .filter_map(|library| Some(String::from_utf8_lossy(library.ok()?.name()).into_owned()))
+            .collect();
+        let needs = |library: &str| needed.iter().any(|needed| needed.starts_with(library));
+        let asked: Vec<&'f str> =
+            functions.iter().filter(|(library, _)| needs(library)).map(|(_, function)| *function).collect();
+        if asked.is_empty() {
+            return asked;
+        }
+        let imports: HashSet<&[u8]> =
+            elf.imports().into_iter().flatten().filter_map(|import| import.ok()?.name().into_name()).collect();
+        asked.into_iter().filter(|function| imports.contains(function.as_bytes())).collect()
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -187,11 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_calls_in_which_library_is_read_from_the_file() {
+        let own = Library::open(&std::env::current_exe().expect("this is a program")).expect("it can be read");
+        let calls = |library, function| own.calls(&[(library, function)]);
+        assert_eq!(calls("libc.so", "malloc"), ["malloc"]);
+        assert_eq!(calls("libc.so", "no_such_function"), Vec::<&str>::new());
+        assert_eq!(calls("libmlx5.so", "malloc"), Vec::<&str>::new(), "it needs no such library");
+    }
+
+    #[test]
     fn what_is_no_library_says_so_and_stops_nothing() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), "not a library").expect("it is writable");
         let library = Library::open(file.path()).expect("it can be opened");
         assert!(library.code(0).is_ok_and(|code| code.is_err()));
         assert_eq!(library.exported("ibv_modify_qp"), None);
+        assert!(library.calls(&[("libc.so", "malloc")]).is_empty());
     }
 }

@@ -226,7 +226,8 @@ impl Probes {
                     running.drain(emit);
                     running.sweep(now, destroy_seen, emit);
                 }
-                *self = Self::load(&self.options);
+                let mut before = std::mem::replace(self, Self::load(&self.options));
+                self.discovery.inherit(&mut before.discovery);
                 return self.refresh();
             }
         }
@@ -630,6 +631,8 @@ impl Source for Probes {
         }
         self.learned();
         self.discover();
+        let t = self.running.as_ref().map_or(now, |running| running.last_t.max(now));
+        self.discovery.tell(&mut |process| emit(&Observation { t, body: Body::Process(process) }));
         self.govern(now, now >= self.due);
         if now >= self.due && self.running.as_ref().is_some_and(|running| running.sweeps.is_multiple_of(REAP_SWEEPS)) {
             self.let_go();
