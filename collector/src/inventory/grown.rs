@@ -41,7 +41,11 @@ impl Grown {
             posts: now.posts - qp.posts,
             wrs: now.wrs - qp.wrs,
             bytes: now.bytes - qp.bytes,
-            reads: reads(now).saturating_sub(before.map_or(0, |before| count(&before.opcodes))),
+            reads: match before.filter(|before| !before.opcodes.is_empty()) {
+                Some(before) => reads(now).saturating_sub(count(&before.opcodes)),
+                // What they were is not known any more: as many as in all its life.
+                None => share(now.wrs - qp.wrs, reads(now), now.wrs),
+            },
             switches: now.switches.zip(before.and_then(|before| before.switches)).and_then(|(n, b)| n.checked_sub(b)),
             sizes: grown(now.size_log2.as_ref(), before.and_then(|before| before.size_log2.as_ref())),
             latency: grown(now.latency_log2_ns.as_ref(), before.and_then(|before| before.latency_log2_ns.as_ref())),
@@ -69,12 +73,7 @@ impl Grown {
 
     /// Bytes this side sends. Where one QP fetches and sends in one sweep, its bytes are split by work requests: an estimate.
     pub(crate) fn sent_bytes(&self) -> u64 {
-        if self.reads == 0 {
-            return self.bytes;
-        }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a number")]
-        let fetched = (self.bytes as f64 * (self.reads as f64 / self.wrs.max(1) as f64).min(1.0)) as u64;
-        self.bytes.saturating_sub(fetched)
+        self.bytes.saturating_sub(share(self.bytes, self.reads, self.wrs))
     }
 
     fn whole(now: &QpStats<'_>) -> Self {
@@ -90,6 +89,12 @@ impl Grown {
             latency: all(now.latency_log2_ns.as_ref()),
         }
     }
+}
+
+/// `part / whole` of a number; all of it at most.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a number")]
+fn share(of: u64, part: u64, whole: u64) -> u64 {
+    if part == 0 { 0 } else { (of as f64 * (part as f64 / whole.max(1) as f64).min(1.0)) as u64 }
 }
 
 /// The opcode of work requests that fetch, as statistics name it.
@@ -173,6 +178,9 @@ mod tests {
         now.opcodes.push("SEND", 6);
         now.opcodes.push("RDMA_READ", 5);
         assert_eq!(Grown::of(qp, &now).expect("it was known").reads, 2);
+        qp.detail = None;
+        now.wrs = 20;
+        assert_eq!(Grown::of(qp, &now).expect("it was known").reads, 2, "11 of 20, of which 5 fetch in all");
     }
 
     #[test]
