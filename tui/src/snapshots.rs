@@ -80,7 +80,7 @@ fn a_port_s_loopback_stands_in_a_line_of_its_own_and_says_when_it_is_old() {
 
 #[test]
 fn a_process_that_may_post_unseen_is_named_on_the_self_pane_and_at_its_qps() {
-    use collector::observation::{Body, Device, Observation, Port, Process, Qp, QpState, Unseen, Way};
+    use collector::observation::{Body, Device, Observation, Port, Probes, Process, Qp, QpState, Unseen, Way};
     let mut engine = collector::engine::Engine::new(Header::new(), collector::rule::Settings::default());
     let mut take = |s: u64, body: Body<'_>| engine.take(&Observation { t: s * 1_000_000_000, body });
     take(1, Body::Device(Device { device: "d".into(), ..Device::default() }));
@@ -90,7 +90,7 @@ fn a_process_that_may_post_unseen_is_named_on_the_self_pane_and_at_its_qps() {
     take(1, Body::Qp(Qp { device: "d".into(), ..qp }));
     let unseen = vec![Unseen { way: Way::UcxMlx5, library, reason: None }];
     take(2, Body::Process(Process { pid: 4242, comm, unseen }));
-    take(20, Body::Port(Port { device: "d".into(), port: 1, ..Port::default() }));
+    take(20, Body::Probes(Probes { wanted: 9, attached: 9, ..Probes::default() }));
     let shown = |world, first, size| {
         let text = screen(sample::feed(world, Mode::Live), ScreenOptions { first, ..ScreenOptions::default() }, size);
         let words = text.lines().map(|line| line.trim_matches(['"', ' '])).collect::<Vec<_>>().join(" ");

@@ -79,7 +79,7 @@ pub struct UnseenProcess {
     pub ways: Vec<UnseenWay>,
     /// Its QPs in state RTS, for ten seconds or more.
     pub qps: usize,
-    /// Those of them of which no post was ever seen.
+    /// Those of them of which no post was ever seen; 0 where posts are not watched.
     pub silent: usize,
     /// Bytes per second that the ports of the silent ones (all ports, where it has no QP in the kernel's list) send and
     /// nothing explains. `None`: not known, because a port does not count bytes and packets or posts are not watched.
@@ -154,6 +154,8 @@ impl World {
 
     /// The QPs by owner: of the kernel, of processes that have a way and, where `everybody`, of all others.
     fn owners(&self, everybody: bool) -> BTreeMap<Owner<'_>, Owned> {
+        // Where posts are not watched, that none is seen says nothing.
+        let watched = self.probes.as_ref().is_some_and(|probes| probes.data_path());
         let mut owners: BTreeMap<Owner<'_>, Owned> = BTreeMap::new();
         for qp in self.qps.iter() {
             // QPs of management carry no data.
@@ -168,7 +170,7 @@ impl World {
                 continue;
             }
             has.qps += 1;
-            if qp.stats_t.is_none() {
+            if watched && qp.stats_t.is_none() {
                 has.silent += 1;
                 let ports =
                     self.ports_of(qp.device).filter(|port| qp.port.is_none_or(|n| u32::from(n) == port.key.port));

@@ -1,7 +1,7 @@
 //! Who is named as posting unseen, and how sure it is.
 
 use super::*;
-use crate::inventory::{DeviceId, DeviceRecord};
+use crate::inventory::{DeviceId, DeviceRecord, ProbeRecord};
 use crate::observation::PortState;
 use crate::observation::recording::Header;
 
@@ -19,6 +19,7 @@ const UNSEEN: Moved = Moved { sent: GB, packets: Some(250e3), traced: Some(0.0),
 
 fn world(moved: &Moved) -> World {
     let mut world = World::new(Header::new());
+    world.probes = Some(Arc::new(ProbeRecord { attached: 9, ..ProbeRecord::default() }));
     world.now = 100_000_000_000;
     world.devices.push(Arc::new(DeviceRecord::new("d", 0)));
     let mut port = PortRecord::new(PortKey { device: DeviceId(0), port: 1 }, 0, PortState::Active);
@@ -145,6 +146,19 @@ fn the_kernels_own_qps_are_told_but_for_those_of_management() {
     qp(&mut world, 17, None, false);
     let process = &world.unseen()[0];
     assert_eq!((process.pid, process.ways[0].way, process.who().as_str()), (None, Way::Kernel, "the kernel (train)"));
+}
+
+#[test]
+fn where_posts_are_not_watched_that_none_is_seen_says_nothing() {
+    let mut world = world(&UNSEEN);
+    qp(&mut world, 17, None, false);
+    qp(&mut world, 18, Some(8), false);
+    maps(&mut world, 7, Way::UcxMlx5);
+    qp(&mut world, 19, Some(7), false);
+    world.probes = None;
+    let all = world.unseen();
+    assert_eq!(all.len(), 1);
+    assert_eq!((all[0].pid, all[0].silent, all[0].likelihood), (Some(7), 0, Likelihood::Possible));
 }
 
 #[test]
