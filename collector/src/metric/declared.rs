@@ -230,7 +230,7 @@ metrics! {
         TRACED_IO "rdma.traced.io" "By" Counter Default [HW_ID, HW_NAME, PORT]
             "Bytes the work requests the probes saw asked to move";
         COVERAGE_RATIO "rdma.coverage.ratio" "1" Gauge Default []
-            "Share of the bytes sent, as the ports count them, that the probes saw over the last ten windows";
+            "Share of the bytes sent, as the ports count them, that traced work requests sent over the last ten windows: an estimate, which headers and answers to READs keep below 1";
         COVERAGE_QPS "rdma.coverage.qps" "{qp}" UpDownCounter Default [TRACED]
             "QPs whose data path the probes saw, and those it did not see";
         COVERAGE_UNEXPLAINED "rdma.coverage.unexplained" "By/s" Gauge Default [HW_ID, HW_NAME, PORT]
