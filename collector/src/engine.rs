@@ -9,7 +9,9 @@ use foldhash::fast::FixedState;
 use crate::finding::{Book, Finding};
 use crate::incident;
 use crate::inventory::failover::stopwatch::Stopwatch;
-use crate::inventory::{DeviceId, Failover, PcieRecord, ProbeGroupRecord, ProbeRecord, SourceRecord, World};
+use crate::inventory::{
+    DeviceId, Failover, PcieRecord, ProbeGroupRecord, ProbeRecord, ProcessRecord, SourceRecord, UnseenWay, World,
+};
 use crate::observation::recording::Header;
 use crate::observation::{self, Body, Nanos, Observation};
 use crate::rule::{self, Settings, Trigger, View};
@@ -126,6 +128,7 @@ impl Engine {
             Body::QpStats(stats) => self.qp_stats(t, stats),
             Body::Source(source) => self.source(t, source),
             Body::Probes(probes) => self.probes(t, probes),
+            Body::Process(process) => self.process(t, process),
             Body::Health(health) => self.health(t, health),
             Body::Lost(lost) => {
                 let n = self.world.lost.entry(lost.source.as_ref().into()).or_default();
@@ -271,6 +274,24 @@ impl Engine {
     fn source(&mut self, t: Nanos, seen: &observation::SourceState<'_>) {
         let record = SourceRecord { state: seen.state, reason: seen.reason.as_deref().map(Into::into), t };
         self.world.sources.insert(seen.source.as_ref().into(), record);
+    }
+
+    fn process(&mut self, t: Nanos, seen: &observation::Process<'_>) {
+        if seen.unseen.is_empty() {
+            self.world.processes.remove(&seen.pid);
+            return;
+        }
+        let comm = seen.comm.as_deref().map(|comm| self.text(comm));
+        let ways = seen
+            .unseen
+            .iter()
+            .map(|unseen| UnseenWay {
+                way: unseen.way,
+                library: unseen.library.as_deref().map(|library| self.text(library)),
+                reason: unseen.reason.as_deref().map(|reason| self.text(reason)),
+            })
+            .collect();
+        self.world.processes.insert(seen.pid, Arc::new(ProcessRecord { t, comm, ways }));
     }
 
     fn probes(&mut self, t: Nanos, seen: &observation::Probes<'_>) {

@@ -38,16 +38,20 @@ record_start
 
 step 'after'
 connect after_host
+# A process that maps a library by which it could post unseen: the name is all that there is to it.
+cp "$(realpath /usr/lib/x86_64-linux-gnu/libm.so.6)" /tmp/libuct_ib_mlx5.so.0
+connect accelerated env LD_PRELOAD=/tmp/libuct_ib_mlx5.so.0
 connect after_own own second
-for name in before_host before_own after_host after_own; do
+for name in before_host before_own after_host after_own accelerated; do
   wait_for 20 traced "$name" || { attached; fail "$name is not traced"; }
 done
 attached > attached.with
 rdmascope doctor --json > doctor.json 2> doctor.err || cat doctor.err
-for name in before_host before_own after_host after_own; do
+rdmascope doctor > doctor.txt 2>> doctor.err
+for name in before_host before_own after_host after_own accelerated; do
   kill "$(number pid "$name.jsonl")"
 done
-for name in before_host before_own after_host after_own; do
+for name in before_host before_own after_host after_own accelerated; do
   ended "$name"
 done
 

@@ -113,6 +113,9 @@ pub(crate) enum Command {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Print each probe in a line of its own, with its place and why it is there
+        #[arg(long, short)]
+        verbose: bool,
     },
     /// Print every port once
     Ports(Table),

@@ -70,7 +70,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             print(&text)?;
             Ok(ExitCode::from(report.verdict.exit_code()))
         }
-        Some(Command::Doctor { json }) => self::doctor(&config, json),
+        Some(Command::Doctor { json, verbose }) => self::doctor(&config, json, verbose),
         Some(Command::Ports(table)) => print_table(&config, &table, |world, as_json| {
             let report = ports::report(world);
             if as_json { json(&report) } else { report.text() }
@@ -311,13 +311,13 @@ impl Sink for Progress {
     }
 }
 
-fn doctor(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
+fn doctor(config: &Config, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
     let node = Node::open(&config.node)?;
     let mut live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources);
     live.poll_once();
     let (sources, probes) = live.availability();
-    let report = doctor::DoctorReport::new(sources, probes);
-    print(&if as_json { json(&report) } else { report.text() })?;
+    let report = doctor::DoctorReport::new(sources, probes, live.engine().world());
+    print(&if as_json { json(&report) } else { report.text(verbose) })?;
     Ok(if report.sees_anything() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

@@ -124,10 +124,15 @@ fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Piece {
     if world.probes.is_none() && coverage.qps_traced == 0 {
         return Piece::new(50, "seen: counters only".to_owned(), theme.dim);
     }
-    let bytes = coverage.bytes_ratio.map(|ratio| format!("{}% of bytes", (ratio * 100.0).round()));
+    let about = if coverage.sampled { "~" } else { "" };
+    let bytes = coverage.bytes_ratio.map(|ratio| format!("{about}{}% of bytes", (ratio * 100.0).round()));
     let bytes = bytes.unwrap_or_else(|| format!("{UNKNOWN} of bytes"));
     let text = format!("seen {bytes}, {}/{} QPs", coverage.qps_traced, coverage.qps);
-    let low = coverage.bytes_ratio.is_some_and(|ratio| ratio < 0.9);
+    // Small messages are mostly headers: a low ratio says something only where headers do not explain it.
+    let low = match coverage.unexplained {
+        Some(bytes) => bytes > 0.0,
+        None => coverage.bytes_ratio.is_some_and(|ratio| ratio < 0.9),
+    };
     Piece::new(50, text, if low { theme.warning } else { theme.text })
 }
 

@@ -79,6 +79,36 @@ fn a_port_s_loopback_stands_in_a_line_of_its_own_and_says_when_it_is_old() {
 }
 
 #[test]
+fn a_process_that_may_post_unseen_is_named_on_the_self_pane_and_at_its_qps() {
+    use collector::observation::{Body, Device, Observation, Port, Probes, Process, Qp, QpState, Unseen, Way};
+    let mut engine = collector::engine::Engine::new(Header::new(), collector::rule::Settings::default());
+    let mut take = |s: u64, body: Body<'_>| engine.take(&Observation { t: s * 1_000_000_000, body });
+    take(1, Body::Device(Device { device: "d".into(), ..Device::default() }));
+    take(1, Body::Port(Port { device: "d".into(), port: 1, ..Port::default() }));
+    let (comm, library) = (Some("python3".into()), Some("libuct_ib_mlx5.so.0".into()));
+    let qp = Qp { qpn: 17, to: Some(QpState::Rts), pid: Some(4242), comm: comm.clone(), ..Qp::default() };
+    take(1, Body::Qp(Qp { device: "d".into(), ..qp }));
+    let unseen = vec![Unseen { way: Way::UcxMlx5, library, reason: None }];
+    take(2, Body::Process(Process { pid: 4242, comm, unseen }));
+    take(20, Body::Probes(Probes { wanted: 9, attached: 9, ..Probes::default() }));
+    let shown = |world, first, size| {
+        let text = screen(sample::feed(world, Mode::Live), ScreenOptions { first, ..ScreenOptions::default() }, size);
+        let words = text.lines().map(|line| line.trim_matches(['"', ' '])).collect::<Vec<_>>().join(" ");
+        words.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let way = "UCX's accelerated transports (libuct_ib_mlx5.so.0)";
+    let own = shown(engine.snapshot(), PaneId::Own, (120, 60));
+    let text = format!("– python3 (4242) may post through {way}; no post of its QP in RTS is seen");
+    assert!(own.contains(&text), "{own}");
+    // A column of its own only on wide screens; there it goes on in the next line, beside the other column.
+    let qp = shown(engine.snapshot(), PaneId::Qp, (80, 40));
+    assert!(qp.contains(&format!("its process may post through {way}")), "{qp}");
+    let mut take = |s: u64, body: Body<'_>| engine.take(&Observation { t: s * 1_000_000_000, body });
+    take(21, Body::Process(Process { pid: 4242, comm: None, unseen: Vec::new() }));
+    assert!(!shown(engine.snapshot(), PaneId::Own, (120, 60)).contains("unseen"), "it is gone");
+}
+
+#[test]
 fn with_ascii_nothing_else_is_on_the_screen() {
     for pane in PaneId::ALL {
         let options = ScreenOptions { first: pane, ascii: true, ..ScreenOptions::default() };

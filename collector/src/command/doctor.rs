@@ -4,7 +4,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::probe_lines;
+use super::qps::{Unseen, unseen};
 use super::table::line;
+use crate::inventory::World;
 use crate::observation::Seeing;
 use crate::source::{Availability, ProbeReport};
 
@@ -17,6 +20,8 @@ pub struct DoctorReport {
     pub probes: Vec<ProbeReport>,
     /// The kernel.
     pub kernel: Kernel,
+    /// Who posts, or may post, where no probe sees it, as far as a first look tells.
+    pub unseen: Vec<Unseen>,
     /// What this program can never see, on any node.
     pub blind_spots: Vec<&'static str>,
 }
@@ -51,6 +56,7 @@ const BLIND_SPOTS: &[&str] = &[
     "QPs created through DEVX (mlx5dv_devx_obj_create): not in the kernel's list, their state changes pass by the probes",
     "posts that ring the doorbell without libibverbs operations: mlx5dv direct WQEs, UCX rc_mlx5/dc_mlx5, DPDK",
     "posts from the GPU (GPUDirect Async, IBGDA)",
+    "posts of the kernel's own users (storage, IPoIB): their functions are not watched",
     "QPs of virtual machines that own a virtual function",
 ];
 
@@ -85,10 +91,10 @@ fn capabilities(status: &str) -> Vec<&'static str> {
 }
 
 impl DoctorReport {
-    /// The report on what sources and probes say.
+    /// The report on what sources and probes say, and on what was seen meanwhile.
     #[must_use]
-    pub fn new(sources: Vec<Availability>, probes: Vec<ProbeReport>) -> Self {
-        Self { sources, probes, kernel: kernel(), blind_spots: BLIND_SPOTS.to_vec() }
+    pub fn new(sources: Vec<Availability>, probes: Vec<ProbeReport>, world: &World) -> Self {
+        Self { sources, probes, kernel: kernel(), unseen: unseen(world), blind_spots: BLIND_SPOTS.to_vec() }
     }
 
     /// A source sees something, so the program is of use here.
@@ -97,9 +103,9 @@ impl DoctorReport {
         self.sources.iter().any(|source| source.state != Seeing::Off)
     }
 
-    /// The report as text.
+    /// The report as text; `verbose`: each probe in a line of its own.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn text(&self, verbose: bool) -> String {
         let yes = |yes: bool| if yes { "yes" } else { "no" };
         let kernel = &self.kernel;
         let mut text = String::new();
@@ -133,15 +139,11 @@ impl DoctorReport {
                 }
             }
         }
-        for probe in &self.probes {
-            let word = match (probe.wanted, probe.attached) {
-                (_, true) => "attached",
-                (true, false) => "MISSING ",
-                (false, false) => "not used",
-            };
-            let at = probe.at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
-            let reason = probe.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            line(&mut text, &format!("probe {word} {}{at}{reason}", probe.name));
+        for probe in if verbose { probe_lines::each(&self.probes) } else { probe_lines::folded(&self.probes) } {
+            line(&mut text, &format!("probe {probe}"));
+        }
+        for unseen in &self.unseen {
+            line(&mut text, &format!("not seen ({}): {}", unseen.likelihood, unseen.line));
         }
         text.push_str("never seen from here:\n");
         for blind in &self.blind_spots {

@@ -7,6 +7,7 @@ pub mod failovers;
 pub mod findings;
 pub mod notes;
 pub mod ports;
+mod probe_lines;
 pub mod qps;
 pub mod table;
 pub mod whatif;
@@ -38,6 +39,7 @@ mod tests {
             r#"{"t":1,"type":"qp","device":"d@","port":1,"qpn":7,"event":"seen","qp_type":"R@","to":"RTS","pid":7,"comm":"@"}"#,
             r#"{"t":2000000000,"type":"qp","device":"d@","port":1,"qpn":7,"event":"seen","to":"ERR","pid":7,"comm":"@"}"#,
             r#"{"t":2000000000,"type":"async","device":"d@","port":1,"event":"PORT_ERR"}"#,
+            r#"{"t":2000000000,"type":"process","pid":8,"comm":"@","unseen":[{"way":"doca","library":"@"},{"way":"unknown_provider","reason":"@"}]}"#,
             r#"{"t":20000000000,"type":"source","source":"sysfs","state":"ok"}"#,
         ];
         let log = log.join("\n").replace('@', evil);
@@ -67,7 +69,8 @@ mod tests {
             qps::report(world).text(),
             findings::text(world, &findings::report(world).findings),
             check::report(&engine.view()).text(world),
-            DoctorReport::new(vec![sees], vec![probe]).text(),
+            DoctorReport::new(vec![sees.clone()], vec![probe.clone()], world).text(false),
+            DoctorReport::new(vec![sees], vec![probe], world).text(true),
         ];
         for text in texts {
             assert!(text.contains("?[2J?]0;x???"), "{text:?}");

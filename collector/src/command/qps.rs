@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::table::{Align, Table, line, or_dash};
-use crate::inventory::{QpRecord, World};
+use crate::inventory::{QpRecord, UnseenProcess, World};
 use crate::observation::{Histogram, QpState, Seeing};
 
 /// `qps --json`; stable.
@@ -70,8 +70,70 @@ pub struct Coverage {
     pub qps_kernel: Option<usize>,
     /// Traced bytes / RDMA bytes sent over the last ten seconds, over the ports that count bytes; null when none does.
     pub bytes_ratio: Option<f64>,
+    /// Posts are watched in windows only, so the traced bytes are scaled.
+    pub bytes_sampled: bool,
+    /// Bytes per second that ports send and nothing that was seen explains; null when it is known of no port.
+    pub unexplained_bytes_per_s: Option<f64>,
+    /// Who posts, or may post, where no probe sees it; the likely first.
+    pub unseen: Vec<Unseen>,
     /// What is not seen, and why.
     pub blind: Vec<String>,
+}
+
+/// Somebody who posts, or may post, where no probe sees it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Unseen {
+    /// Process; null for the kernel.
+    pub pid: Option<u32>,
+    /// Its name, or the kernel module's.
+    pub comm: Option<Arc<str>>,
+    /// `possible` or `likely`.
+    pub likelihood: &'static str,
+    /// How, with what tells of it; empty where bytes alone do.
+    pub ways: Vec<Way>,
+    /// QPs in state RTS for ten seconds or more.
+    pub qps_rts: usize,
+    /// Those of them of which no post was seen.
+    pub qps_silent: usize,
+    /// What the ports of those send and nothing explains, bytes per second; null where it is not known.
+    pub unexplained_bytes_per_s: Option<f64>,
+    /// All of it in words.
+    #[serde(skip)]
+    pub line: String,
+}
+
+/// A way to post unseen.
+#[derive(Debug, Clone, Serialize)]
+pub struct Way {
+    /// Its name.
+    pub way: &'static str,
+    /// The file the process maps.
+    pub library: Option<Arc<str>>,
+    /// What was found where there is no such file.
+    pub reason: Option<Arc<str>>,
+}
+
+impl From<UnseenProcess> for Unseen {
+    fn from(process: UnseenProcess) -> Self {
+        let line = format!("{} {}", process.who(), process.text(|bytes| format!("{:.3} Gb/s", bytes * 8.0 / 1e9)));
+        let ways = process.ways.into_iter();
+        Self {
+            pid: process.pid,
+            comm: process.comm,
+            likelihood: process.likelihood.name(),
+            ways: ways.map(|way| Way { way: way.way.name(), library: way.library, reason: way.reason }).collect(),
+            qps_rts: process.qps,
+            qps_silent: process.silent,
+            unexplained_bytes_per_s: process.unexplained,
+            line,
+        }
+    }
+}
+
+/// Who posts, or may post, where no probe sees it.
+#[must_use]
+pub fn unseen(world: &World) -> Vec<Unseen> {
+    world.unseen().into_iter().map(Unseen::from).collect()
 }
 
 /// Coverage of a world.
@@ -100,6 +162,9 @@ pub fn coverage(world: &World) -> Coverage {
         qps_seen: seen.qps_traced,
         qps_kernel: listing.then_some(seen.qps),
         bytes_ratio: seen.bytes_ratio,
+        bytes_sampled: seen.sampled,
+        unexplained_bytes_per_s: seen.unexplained,
+        unseen: unseen(world),
         blind,
     }
 }
@@ -176,6 +241,9 @@ impl QpsReport {
         }
         let mut text = if table.is_empty() { "no QP\n".to_owned() } else { table.to_string() };
         text.push_str(&format!("{}\n", self.coverage.line()));
+        for unseen in &self.coverage.unseen {
+            line(&mut text, &format!("not seen ({}): {}", unseen.likelihood, unseen.line));
+        }
         for blind in &self.coverage.blind {
             line(&mut text, &format!("not seen: {blind}"));
         }
@@ -187,11 +255,12 @@ impl Coverage {
     /// Coverage in one line.
     #[must_use]
     pub fn line(&self) -> String {
-        format!(
-            "seen: {} of bytes, {}/{} QPs",
-            or_dash(self.bytes_ratio.map(|ratio| format!("{:.0}%", ratio * 100.0))),
-            self.qps_seen,
-            or_dash(self.qps_kernel)
-        )
+        let bytes = or_dash(self.bytes_ratio.map(|ratio| format!("{:.0}%", ratio * 100.0)));
+        let windows = if self.bytes_sampled && self.bytes_ratio.is_some() { " (estimated from windows)" } else { "" };
+        let rest = self.unexplained_bytes_per_s.filter(|bytes| *bytes > 0.0);
+        let rest = rest.map_or_else(String::new, |bytes| {
+            format!(", {:.3} Gb/s sent that nothing seen explains", bytes * 8.0 / 1e9)
+        });
+        format!("seen: {bytes} of bytes{windows}, {}/{} QPs{rest}", self.qps_seen, or_dash(self.qps_kernel))
     }
 }

@@ -192,7 +192,7 @@ impl Engine {
         let grown = Grown::of(qp, seen).map(|grown| sampled.map_or(grown.clone(), |times| grown.scaled(times)));
         if let (Some(index), Some(grown)) = (index, &grown) {
             let port = Arc::make_mut(&mut self.world.ports[index]);
-            port.traced_bytes = port.traced_bytes.saturating_add(grown.bytes);
+            port.traced_bytes = port.traced_bytes.saturating_add(grown.sent_bytes());
             port.latencies.take(t, grown);
             port.posted.add(grown);
             qp.posted_in = port.posting.take(qp.posted_in, grown).unwrap_or(qp.posted_in);

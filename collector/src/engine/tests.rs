@@ -146,3 +146,20 @@ fn a_device_and_its_management_sub_device_share_function_and_guid_and_are_two() 
     let engine = after(&lines.each_ref().map(|line| &**line));
     assert_eq!(names(&engine), ["0 mlx5_0", "1 smi0"]);
 }
+
+#[test]
+fn a_process_is_known_by_its_ways_until_it_has_none_and_a_later_recording_begins_with_it() {
+    let process = r#"{"t":2,"type":"process","pid":7,"comm":"train","unseen":[{"way":"ucx_mlx5","library":"libuct_ib_mlx5.so.0"},{"way":"of a later version"}]}"#;
+    let engine = after(&[PORT, process]);
+    let ways: Vec<_> = engine.world().processes[&7].ways.iter().map(|unseen| unseen.way.name()).collect();
+    assert_eq!(ways, ["ucx_mlx5", "other"]);
+    let mut restated = Vec::new();
+    crate::inventory::restate(engine.world(), &mut |observation| {
+        if let Body::Process(process) = &observation.body {
+            restated.push((process.pid, process.comm.as_deref().map(str::to_owned), process.unseen.len()));
+        }
+    });
+    assert_eq!(restated, [(7, Some("train".to_owned()), 2)]);
+    let engine = after(&[PORT, process, r#"{"t":3,"type":"process","pid":7}"#]);
+    assert!(engine.world().processes.is_empty());
+}

@@ -9,10 +9,17 @@ const WINDOWS: usize = 10;
 /// How much of the node's RDMA activity the probes see.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Coverage {
-    /// Traced bytes over the bytes the ports' counters say were sent, 0–1, over the last ten windows. `None` when nothing
-    /// is traced, no port counts bytes, or nothing was sent. RDMA READs are traced at the side that asks for them and
-    /// counted at the side that answers, so the ratio is cut at 1.
+    /// Bytes that traced work requests send over the bytes the ports' counters say were sent, 0–1, over the last ten
+    /// windows. `None` when nothing is traced, no port counts bytes, or nothing was sent. An estimate: counters also count
+    /// headers, acknowledgements, what is sent again, and answers to RDMA READs, which nobody here posts, so it is below 1
+    /// where everything is traced (far below with small messages); and what is posted may be sent a window later, so it is
+    /// cut at 1.
     pub bytes_ratio: Option<f64>,
+    /// Posts are watched in windows only, and the traced bytes scaled to the whole time.
+    pub sampled: bool,
+    /// Bytes per second that ports send and nothing that was seen explains, headers included; of the ports of which it is
+    /// known. `None` where it is known of none.
+    pub unexplained: Option<f64>,
     /// QPs with traced numbers.
     pub qps_traced: usize,
     /// QPs that are there.
@@ -25,6 +32,11 @@ impl World {
     pub fn coverage(&self) -> Coverage {
         Coverage {
             bytes_ratio: self.traced_share(),
+            sampled: self.probes.as_ref().is_some_and(|probes| probes.posts_watched_ns.is_some()),
+            unexplained: self
+                .present_ports()
+                .filter_map(|(_, port)| self.unexplained(port))
+                .fold(None, |sum, bytes| Some(sum.unwrap_or(0.0) + bytes)),
             qps_traced: self.qps.iter().filter(|qp| qp.stats_t.is_some()).count(),
             qps: self.qps.len(),
         }

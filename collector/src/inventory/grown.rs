@@ -1,6 +1,8 @@
 //! What the statistics of a QP, which count from its beginning, grew by: what a port's QPs posted in a window and how long
 //! their operations took are sums of it.
 
+use std::sync::Arc;
+
 use super::{BUCKETS, QpRecord};
 use crate::observation::{Histogram, QpStats};
 
@@ -15,6 +17,8 @@ pub(crate) struct Grown {
     pub(crate) posts: u64,
     pub(crate) wrs: u64,
     pub(crate) bytes: u64,
+    /// Work requests that fetch bytes; the peer sends those.
+    pub(crate) reads: u64,
     pub(crate) switches: Option<u64>,
     pub(crate) sizes: Option<Counts>,
     pub(crate) latency: Option<Counts>,
@@ -37,6 +41,11 @@ impl Grown {
             posts: now.posts - qp.posts,
             wrs: now.wrs - qp.wrs,
             bytes: now.bytes - qp.bytes,
+            reads: match before.filter(|before| !before.opcodes.is_empty()) {
+                Some(before) => reads(now).saturating_sub(count(&before.opcodes)),
+                // What they were is not known any more: as many as in all its life.
+                None => share(now.wrs - qp.wrs, reads(now), now.wrs),
+            },
             switches: now.switches.zip(before.and_then(|before| before.switches)).and_then(|(n, b)| n.checked_sub(b)),
             sizes: grown(now.size_log2.as_ref(), before.and_then(|before| before.size_log2.as_ref())),
             latency: grown(now.latency_log2_ns.as_ref(), before.and_then(|before| before.latency_log2_ns.as_ref())),
@@ -54,11 +63,17 @@ impl Grown {
             posts: scaled(self.posts),
             wrs: scaled(self.wrs),
             bytes: scaled(self.bytes),
+            reads: scaled(self.reads),
             switches: self.switches.map(scaled),
             sizes: counts(self.sizes),
             // A sample already, of which shares and levels are told.
             latency: self.latency,
         }
+    }
+
+    /// Bytes this side sends. Where one QP fetches and sends in one sweep, its bytes are split by work requests: an estimate.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(share(self.bytes, self.reads, self.wrs))
     }
 
     fn whole(now: &QpStats<'_>) -> Self {
@@ -68,11 +83,29 @@ impl Grown {
             posts: now.posts,
             wrs: now.wrs,
             bytes: now.bytes,
+            reads: reads(now),
             switches: now.switches,
             sizes: all(now.size_log2.as_ref()),
             latency: all(now.latency_log2_ns.as_ref()),
         }
     }
+}
+
+/// `part / whole` of a number; all of it at most.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a number")]
+fn share(of: u64, part: u64, whole: u64) -> u64 {
+    if part == 0 { 0 } else { (of as f64 * (part as f64 / whole.max(1) as f64).min(1.0)) as u64 }
+}
+
+/// The opcode of work requests that fetch, as statistics name it.
+const READ: &str = "RDMA_READ";
+
+fn reads(stats: &QpStats<'_>) -> u64 {
+    stats.opcodes.iter().find(|(name, _)| *name == READ).map_or(0, |(_, n)| *n)
+}
+
+fn count(opcodes: &[(Arc<str>, u64)]) -> u64 {
+    opcodes.iter().find(|(name, _)| **name == *READ).map_or(0, |(_, n)| *n)
 }
 
 /// What a cumulative histogram grew by; `None` when it fell somewhere, for then it began anew.
@@ -130,6 +163,24 @@ mod tests {
         assert_eq!(grown.latency.unwrap()[..2], [0, 2]);
         let fell = Grown::of(qp, &stats(3)).unwrap();
         assert_eq!((fell.new, fell.bytes), (true, 3), "another owner of the number");
+    }
+
+    #[test]
+    fn what_is_fetched_is_not_sent() {
+        let grown = |reads| Grown { wrs: 4, bytes: 4096, reads, ..Grown::default() };
+        assert_eq!([0, 1, 4, 9].map(|reads| grown(reads).sent_bytes()), [4096, 3072, 0, 0]);
+        let mut table = QpTable::default();
+        let qp = table.entry(1, DeviceId(0), 17);
+        after(qp, 9);
+        let detail = Arc::make_mut(qp.detail.get_or_insert_default());
+        detail.opcodes = vec![("RDMA_READ".into(), 3)];
+        let mut now = stats(11);
+        now.opcodes.push("SEND", 6);
+        now.opcodes.push("RDMA_READ", 5);
+        assert_eq!(Grown::of(qp, &now).expect("it was known").reads, 2);
+        qp.detail = None;
+        now.wrs = 20;
+        assert_eq!(Grown::of(qp, &now).expect("it was known").reads, 2, "11 of 20, of which 5 fetch in all");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod sets;
 mod slices;
 mod totals;
 mod uncorrected;
+mod unseen;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub use slices::{Signal, Slice, Slices};
 pub use totals::{FailoverTotals, PHASES, PostTotals, QpTotals};
 pub(crate) use uncorrected::SKEW_NS;
 pub use uncorrected::Uncorrected;
+pub use unseen::{Likelihood, ProcessRecord, UnseenProcess, UnseenWay};
 
 use crate::finding::{Finding, SubjectKey};
 use crate::observation::recording::Header;
@@ -128,6 +130,8 @@ pub struct World {
     pub sources: BTreeMap<Arc<str>, SourceRecord>,
     /// Probes.
     pub probes: Option<Arc<ProbeRecord>>,
+    /// Processes that post, or may post, where no probe sees it.
+    pub processes: BTreeMap<u32, Arc<ProcessRecord>>,
     /// Observations lost, by source.
     pub lost: BTreeMap<Arc<str>, u64>,
     /// Notes that are no part of a port or a source, oldest first.
@@ -263,6 +267,7 @@ impl World {
             qp_errors: Arc::new(Events::new(MAX_FAILURES)),
             sources: BTreeMap::new(),
             probes: None,
+            processes: BTreeMap::new(),
             lost: BTreeMap::new(),
             notes: Arc::new(Events::new(MAX_NOTES)),
             bonds: BTreeMap::new(),

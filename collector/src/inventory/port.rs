@@ -157,7 +157,7 @@ pub struct PortRecord {
     pub sets: Vec<CounterSet>,
     /// Rates per window by meaning, in the meaning's unit per second.
     pub rates: BTreeMap<Meaning, Ring>,
-    /// Bytes traced by the probes per second, by window; empty when nothing was traced.
+    /// Bytes per second that traced work requests send (not those they fetch), by window; empty when nothing was traced.
     pub traced: Ring,
     /// Measurements of the loopback probe.
     pub loopbacks: Arc<Events<LoopbackSample>>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::World;
 use crate::observation::{
-    Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, ProbeGroup, Probes, Qp,
-    QpEvent, QpStats, Slave, SourceState, Text,
+    Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, ProbeGroup, Probes,
+    Process, Qp, QpEvent, QpStats, Slave, SourceState, Text, Unseen,
 };
 use crate::source::Emit;
 
@@ -18,7 +18,7 @@ fn lend_option(text: Option<&Arc<str>>) -> Option<Text<'_>> {
     text.map(lend)
 }
 
-/// Says everything that is known now: devices, ports, congestion parameters, bonds, PCIe functions, counters, QPs, sources, probes.
+/// Says everything that is known now: devices, ports, congestion parameters, bonds, PCIe functions, counters, QPs, processes, sources, probes.
 ///
 /// Counters come with their last readings, so that the next ones have something to be compared with. Histories and
 /// raised findings are not restated: who reads on from here sees them build up again.
@@ -31,6 +31,7 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
     say_functions(world, &mut say);
     say_counters(world, &mut say);
     say_qps(world, &mut say);
+    say_processes(world, &mut say);
     say_sources(world, &mut say);
 }
 
@@ -201,6 +202,17 @@ fn say_qps(world: &World, say: &mut Say<'_>) {
                 ..QpStats::default()
             }));
         }
+    }
+}
+
+fn say_processes(world: &World, say: &mut Say<'_>) {
+    for (pid, process) in &world.processes {
+        let unseen = process.ways.iter().map(|unseen| Unseen {
+            way: unseen.way,
+            library: lend_option(unseen.library.as_ref()),
+            reason: lend_option(unseen.reason.as_ref()),
+        });
+        say(Body::Process(Process { pid: *pid, comm: lend_option(process.comm.as_ref()), unseen: unseen.collect() }));
     }
 }
 

@@ -80,6 +80,10 @@ pub const PROBE_GROUP: &str = "rdma.probe.group";
 pub const SEEING: &str = "rdma.source.state";
 /// `true` or `false`: the probes see the QP's data path.
 pub const TRACED: &str = "rdma.traced";
+/// How posts escape the probes: `ucx_mlx5`, `gpu`, … ([`crate::observation::Way`]); `bytes` where bytes alone tell.
+pub const WAY: &str = "rdma.unseen.way";
+/// `possible` or `likely`.
+pub const LIKELIHOOD: &str = "rdma.unseen.likelihood";
 /// Exporter: `otlp`, `prometheus`.
 pub const EXPORTER: &str = "rdma.exporter";
 /// What an exporter sends: `metrics`, `logs`, `traces`.
@@ -226,9 +230,13 @@ metrics! {
         TRACED_IO "rdma.traced.io" "By" Counter Default [HW_ID, HW_NAME, PORT]
             "Bytes the work requests the probes saw asked to move";
         COVERAGE_RATIO "rdma.coverage.ratio" "1" Gauge Default []
-            "Share of the bytes sent, as the ports count them, that the probes saw over the last ten windows";
+            "Share of the bytes sent, as the ports count them, that traced work requests sent over the last ten windows: an estimate, which headers and answers to READs keep below 1";
         COVERAGE_QPS "rdma.coverage.qps" "{qp}" UpDownCounter Default [TRACED]
             "QPs whose data path the probes saw, and those it did not see";
+        COVERAGE_UNEXPLAINED "rdma.coverage.unexplained" "By/s" Gauge Default [HW_ID, HW_NAME, PORT]
+            "Bytes per second a port sends that neither traced work requests nor headers explain, over the last ten windows; answers to READs are among them";
+        COVERAGE_PROCESSES "rdma.coverage.processes" "{process}" UpDownCounter Default [WAY, LIKELIHOOD]
+            "Processes (and kernel modules) that post, or may post, where no probe sees it, by the most telling way each has (bytes: none but what its ports send)";
         FAILOVER_DURATION "rdma.failover.duration" "s" Histogram Default [HW_ID, HW_NAME, PORT, PHASE]
             "Longest time the phases of ended failovers can have taken";
         FAILOVERS "rdma.failovers" "{failover}" Counter Default [HW_ID, HW_NAME, PORT, ENDING]

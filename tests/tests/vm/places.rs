@@ -76,6 +76,46 @@ fn a_process_in_which_no_context_is_found_is_named_with_the_reason() {
 }
 
 #[test]
+fn processes_that_may_post_unseen_are_told_with_what_tells_it_until_they_end() {
+    on_each_kernel("places", |results| {
+        if !results.has_product() {
+            return;
+        }
+        let accelerated = number(&told(results, "accelerated", "connected")["pid"]);
+        let contextless: u64 = results.text("contextless.pid").trim().parse().expect("a process id");
+        let unseen = results.json("doctor.json")["unseen"].clone();
+        let way = |pid: u64| unseen.as_array()?.iter().find(|process| process["pid"] == pid)?["ways"].get(0).cloned();
+        let way = |pid: u64| way(pid).unwrap_or_else(|| panic!("{pid} on {}: {unseen}", results.kernel));
+        assert_eq!(way(accelerated)["way"], "ucx_mlx5", "on {}: {unseen}", results.kernel);
+        assert_eq!(way(accelerated)["library"], "libuct_ib_mlx5.so.0", "on {}: {unseen}", results.kernel);
+        assert_eq!(way(contextless)["way"], "unknown_provider", "on {}: {unseen}", results.kernel);
+        let mut ways: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut reader = Reader::open(&results.path("recording.jsonl")).expect("the payload left a recording");
+        let mut take = |body: &Body<'_>| {
+            if let Body::Process(process) = body {
+                ways.entry(u64::from(process.pid)).or_default().push(process.unseen.len());
+            }
+        };
+        while reader.next(|observation| take(&observation.body)).expect("the recording can be read").is_some() {}
+        let both: BTreeMap<u64, Vec<usize>> = [accelerated, contextless].map(|pid| (pid, vec![1, 0])).into();
+        assert_eq!(ways, both, "on {}", results.kernel);
+    });
+}
+
+#[test]
+fn doctor_says_in_one_line_what_is_attached_in_one_file() {
+    on_each_kernel("places", |results| {
+        if !results.has_product() {
+            return;
+        }
+        let text = results.text("doctor.txt");
+        let posts: Vec<&str> = text.lines().filter(|line| line.contains("post_send +0x")).collect();
+        assert_eq!(posts.len(), 3, "on {}: {text}", results.kernel);
+        assert!(posts.iter().all(|line| line.starts_with("probe attached /") && line.contains("post_recv")), "{text}");
+    });
+}
+
+#[test]
 fn doctor_names_each_build_with_the_place_in_it_and_why() {
     on_each_kernel("places", |results| {
         if !results.has_product() {

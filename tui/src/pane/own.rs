@@ -1,6 +1,6 @@
 //! 9 Self: what the program sees and does not see, what it lost, what it costs.
 
-use collector::inventory::{ProbeGroupRecord, World};
+use collector::inventory::{Likelihood, ProbeGroupRecord, UnseenProcess, World};
 use collector::observation::{CounterSource, Nanos, Seeing};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -17,11 +17,23 @@ use crate::selection::Selection;
 pub(crate) struct Own {
     text: Selection,
     lines: usize,
+    /// Who posts unseen, and in which world: finding it out takes a look at each QP.
+    unseen: Option<((u64, Nanos), Vec<UnseenProcess>)>,
+}
+
+impl Own {
+    fn page<'s>(&mut self, scene: Scene<'s>, width: usize) -> Page<'s> {
+        let world = (scene.world.windows, scene.world.now);
+        if self.unseen.as_ref().is_none_or(|(of, _)| *of != world) {
+            self.unseen = Some((world, scene.world.unseen()));
+        }
+        Page::of(scene, width, self.unseen.as_ref().map_or(&[], |(_, unseen)| unseen))
+    }
 }
 
 impl Pane for Own {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
-        let lines = Page::of(scene, usize::from(area.width)).lines;
+        let lines = self.page(scene, usize::from(area.width)).lines;
         self.lines = lines.len();
         self.text.height = usize::from(area.height);
         self.text.top = self.text.top.min(lines.len().saturating_sub(self.text.height));
@@ -32,7 +44,7 @@ impl Pane for Own {
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
         if action == Action::Copy {
-            let lines = Page::of(scene, 120).lines;
+            let lines = self.page(scene, 120).lines;
             let lines: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
             let text = lines.join("\n");
             return Reaction::Copy(text, "this page");
@@ -86,11 +98,12 @@ struct Page<'s> {
 }
 
 impl<'s> Page<'s> {
-    fn of(scene: Scene<'s>, width: usize) -> Self {
+    fn of(scene: Scene<'s>, width: usize, unseen: &[UnseenProcess]) -> Self {
         let mut page = Self { scene, width, lines: Vec::new() };
         page.notices();
         page.sources();
         page.probes();
+        page.unseen(unseen);
         page.losses();
         page.cost();
         page
@@ -220,6 +233,23 @@ impl<'s> Page<'s> {
             let at = probe.at.as_deref().unwrap_or("");
             let reason = probe.reason.as_deref().unwrap_or("");
             self.entry(&format!("   {mark} {:<24} ", probe.name), style, &format!("{at} {reason}"), theme.dim);
+        }
+    }
+
+    /// Who posts, or may post, where no probe sees it; nothing where nobody does.
+    fn unseen(&mut self, unseen: &[UnseenProcess]) {
+        let theme = self.scene.theme;
+        if unseen.is_empty() {
+            return;
+        }
+        self.title("who posts, or may post, unseen");
+        for process in unseen {
+            let (mark, style) = match process.likelihood {
+                Likelihood::Likely => ("●", theme.warning),
+                Likelihood::Possible => ("–", theme.dim),
+            };
+            let text = format!("{} {}", process.who(), process.text(|bytes| number::bits(Some(bytes))));
+            self.entry(&format!("   {mark} "), style, &text, theme.text);
         }
     }
 

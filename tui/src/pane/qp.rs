@@ -1,6 +1,6 @@
 //! 4 QP: one QP's life. Its states and who moved it, its port beside it, its rate, sizes, latency, timers, peer, owner.
 
-use collector::inventory::{By, PortRecord, QpChange, QpDetail, QpRecord, QpRef, World};
+use collector::inventory::{By, PortRecord, QpChange, QpDetail, QpRecord, QpRef, UnseenWay, World};
 use collector::observation::{Histogram, Nanos, QpState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,7 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
-use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
 use crate::number::{self, UNKNOWN};
@@ -98,7 +98,8 @@ impl Pane for QpPane {
         let mut left = changes(scene, qp);
         left.push(Line::raw(""));
         left.extend(timers(qp, theme));
-        let right = histograms(qp, usize::from(if wide { body.width - half } else { body.width }), theme);
+        let width = usize::from(if wide { body.width - half } else { body.width });
+        let right = histograms(world, qp, width, theme);
         if !wide {
             left.push(Line::raw(""));
             left.extend(right.iter().cloned());
@@ -291,7 +292,7 @@ fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
     ]
 }
 
-fn histograms<'a>(qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
+fn histograms<'a>(world: &World, qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
     let traced = qp.stats_t.is_some();
     let mut lines = vec![Line::styled(
         if traced {
@@ -307,6 +308,7 @@ fn histograms<'a>(qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
         },
         theme.text,
     )];
+    lines.extend(unseen(world, qp, width, theme));
     let Some(detail) = &qp.detail else { return lines };
     for (name, n) in &detail.errors {
         lines.push(Line::styled(format!("   {name} {}", number::count(*n)), theme.critical));
@@ -319,6 +321,26 @@ fn histograms<'a>(qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
     histogram("message size", detail.size_log2.as_ref(), number::bytes, width, theme, &mut lines);
     histogram("post-to-poll latency", detail.latency_log2_ns.as_ref(), number::short_time, width, theme, &mut lines);
     lines
+}
+
+/// Where else the QP's owner may post.
+fn unseen<'a>(world: &World, qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
+    let said = match qp.pid {
+        Some(pid) => world.processes.get(&pid).map(|process| {
+            let ways: Vec<String> = process.ways.iter().map(UnseenWay::text).collect();
+            format!(
+                "its process may{} post through {}",
+                if qp.stats_t.is_some() { " also" } else { "" },
+                ways.join(", ")
+            )
+        }),
+        None if qp.stats_t.is_none() && qp.comm.is_some() => {
+            Some("the kernel's own: its posts are not watched".to_owned())
+        }
+        None => None,
+    };
+    let parts = said.map_or_else(Vec::new, |said| wrap(&said, width.saturating_sub(2).max(20)));
+    parts.into_iter().map(|part| Line::styled(format!(" {part}"), theme.warning)).collect()
 }
 
 fn blind(detail: &QpDetail, lines: &mut Vec<Line<'_>>, theme: &Theme) {

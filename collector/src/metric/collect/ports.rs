@@ -4,9 +4,9 @@ use super::{Gather, PortPoints};
 use crate::finding::{Severity, SubjectKey};
 use crate::inventory::{PHASES, PortRecord, World};
 use crate::metric::declared::{
-    BANDWIDTH_LIMIT, BANDWIDTH_UTILIZATION, BOND, ENDING, FAILOVER_DURATION, FAILOVERS, FEC_RATIO, HW_STATE,
-    LINK_LAYER, LOOPBACK, MESSAGE_SIZE, NETDEV, NETWORK_UP, OPERATION, OPERATION_LATENCY, PCIE_STALL, PHASE, PORT_INFO,
-    QUANTILE, STATUS, TRACED_IO, TRACED_REQUESTS,
+    BANDWIDTH_LIMIT, BANDWIDTH_UTILIZATION, BOND, COVERAGE_UNEXPLAINED, ENDING, FAILOVER_DURATION, FAILOVERS,
+    FEC_RATIO, HW_STATE, LINK_LAYER, LOOPBACK, MESSAGE_SIZE, NETDEV, NETWORK_UP, OPERATION, OPERATION_LATENCY,
+    PCIE_STALL, PHASE, PORT_INFO, QUANTILE, STATUS, TRACED_IO, TRACED_REQUESTS,
 };
 use crate::metric::{Buckets, Value};
 use crate::observation::{LinkLayer, Nanos, PortState};
@@ -119,6 +119,10 @@ fn read_at(record: &PortRecord, meanings: &[Meaning]) -> Option<Nanos> {
 }
 
 fn seen_by_probes(gather: &mut Gather<'_>, port: &PortPoints<'_>) {
+    if let Some(bytes) = gather.world.unexplained(port.record) {
+        let now = gather.now();
+        gather.gauge(&COVERAGE_UNEXPLAINED, port.attributes.clone(), now, Value::Float(bytes));
+    }
     let posted = &port.record.posted;
     let counted = (gather.world.started, gather.world.now);
     if posted.requests > 0 || port.record.posting.newest_first().next().is_some() {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::{Attributes, Gather};
 use crate::inventory::{DeviceId, QpRecord};
 use crate::metric::declared::{
-    CAUSE, COMM, CONTAINER, COVERAGE_QPS, COVERAGE_RATIO, ERROR_TYPE, FINDINGS, PID, PROCESS_IO, PROCESS_QPS,
-    PROCESS_RATE, QP_COUNT, QP_ERRORS, QP_FAILURES, QP_IO, QP_RATE, QP_REQUESTS, QP_STATE, QP_TYPE, QPN, RULE,
-    SEVERITY, TRACED,
+    CAUSE, COMM, CONTAINER, COVERAGE_PROCESSES, COVERAGE_QPS, COVERAGE_RATIO, ERROR_TYPE, FINDINGS, LIKELIHOOD, PID,
+    PROCESS_IO, PROCESS_QPS, PROCESS_RATE, QP_COUNT, QP_ERRORS, QP_FAILURES, QP_IO, QP_RATE, QP_REQUESTS, QP_STATE,
+    QP_TYPE, QPN, RULE, SEVERITY, TRACED, WAY,
 };
 use crate::metric::{Options, Value};
 use crate::observation::{QpState, Seeing};
@@ -18,6 +18,7 @@ pub(super) fn gather(gather: &mut Gather<'_>, options: Options) {
     let seen = seen(gather);
     if seen {
         counts(gather);
+        unseen(gather);
     }
     became(gather);
     findings(gather);
@@ -89,6 +90,23 @@ fn counts(gather: &mut Gather<'_>) {
             let attributes = vec![(TRACED, gather.words.of(word))];
             gather.gauge(&COVERAGE_QPS, attributes, now, Value::Int(n));
         }
+    }
+}
+
+/// Who posts unseen. Nothing is said where nobody looks for it.
+fn unseen(gather: &mut Gather<'_>) {
+    if gather.world.probes.is_none() {
+        return;
+    }
+    let now = gather.now();
+    let mut counts: BTreeMap<(&'static str, &'static str), u64> = BTreeMap::new();
+    for process in gather.world.unseen() {
+        let way = process.ways.first().map_or("bytes", |way| way.way.name());
+        *counts.entry((way, process.likelihood.name())).or_default() += 1;
+    }
+    for ((way, likelihood), n) in counts {
+        let attributes = vec![(WAY, gather.words.of(way)), (LIKELIHOOD, gather.words.of(likelihood))];
+        gather.gauge(&COVERAGE_PROCESSES, attributes, now, Value::Int(n));
     }
 }
 

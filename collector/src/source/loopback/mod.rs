@@ -27,6 +27,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 pub use program::PROGRAM;
+pub(in crate::source) use program::find as find_program;
 
 use self::line::{Line, Measured};
 use self::process::{Ending, Process};

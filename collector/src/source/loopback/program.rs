@@ -10,7 +10,7 @@ use crate::source::Missing;
 pub const PROGRAM: &str = "rdmascope-verbs";
 
 /// The one that was named; else the one beside this program; else the first on the search path.
-pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Missing> {
+pub(in crate::source) fn find(named: Option<&Path>) -> Result<PathBuf, Missing> {
     let own = std::env::current_exe().ok();
     look(named, own.as_deref(), std::env::var_os("PATH").as_deref())
 }

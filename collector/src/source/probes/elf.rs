@@ -203,6 +203,13 @@ impl<'f> Elf<'f> {
             .any(|symbols| symbols.functions().any(|(_, at, _)| symbols.is_named(at, name)))
     }
 
+    /// Which of these functions the file takes from other files.
+    pub(super) fn imports<'n>(&self, names: &[&'n str]) -> Vec<&'n str> {
+        let Some(symbols) = self.symbols(elf::SHT_DYNSYM.0) else { return Vec::new() };
+        let taken: Vec<usize> = symbols.taken().collect();
+        names.iter().copied().filter(|name| taken.iter().any(|at| symbols.is_named(*at, name))).collect()
+    }
+
     /// The file offset of an exported function. A library may export one name in several versions: older ones are hidden,
     /// the one that programs are linked with today is not.
     pub(super) fn exported(&self, name: &str) -> Option<u64> {
@@ -228,6 +235,12 @@ impl Symbols {
             here.then_some((index, usize::try_from(u32_at(entry, 0)?).ok()?, u64_at(entry, 8)?))
         };
         self.table.chunks_exact(24).enumerate().filter_map(entry)
+    }
+
+    /// What is in another file: where its name is.
+    fn taken(&self) -> impl Iterator<Item = usize> + '_ {
+        let entry = |entry: &[u8]| (u16_at(entry, 6)? == 0).then_some(usize::try_from(u32_at(entry, 0)?).ok()?);
+        self.table.chunks_exact(24).filter_map(entry)
     }
 
     fn is_named(&self, at: usize, name: &str) -> bool {

@@ -42,7 +42,8 @@ fn place() -> verbs::Place {
 
 /// The source with its probe on the function; `None` where uprobes do not work.
 fn attached(share: f64) -> Option<Probes> {
-    let mut probes = Probes::load(&ProbeOptions { budget: Budget::Share(share), max_qps: 64, data_path: true });
+    let mut probes =
+        Probes::load(&ProbeOptions { budget: Budget::Share(share), max_qps: 64, data_path: true, making: None });
     look(&mut probes);
     probes.attached.attach(Operation::PollCq, &place());
     if !probes.attached.has_group(Group::Completions) {
@@ -120,7 +121,7 @@ fn a_polling_loop_is_paused_says_so_keeps_to_its_budget_and_is_watched_again() {
 
 #[test]
 fn with_a_budget_of_nothing_no_data_path_probe_is_attached() {
-    let options = ProbeOptions { budget: Budget::Share(0.0), max_qps: 64, data_path: true };
+    let options = ProbeOptions { budget: Budget::Share(0.0), max_qps: 64, data_path: true, making: None };
     let mut probes = Probes::start(&options);
     for _ in 0..3 {
         look_only(&mut probes);

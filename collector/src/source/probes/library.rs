@@ -134,6 +134,15 @@ impl Ident {
             links: facts.nlink(),
         })
     }
+
+    /// Which of these functions the file calls in these libraries, each named by how its file's name begins. The names of
+    /// the libraries a file needs are few; those of its functions are read only where one of them matters.
+    pub(super) fn calls<'f>(&self, functions: &[(&str, &'f str)]) -> Vec<&'f str> {
+        let Ok(elf) = Elf::read(&self.file) else { return Vec::new() };
+        let needed = functions.iter().filter(|(library, _)| elf.needs(library));
+        let asked: Vec<&'f str> = needed.map(|(_, function)| *function).collect();
+        if asked.is_empty() { asked } else { elf.imports(&asked) }
+    }
 }
 
 /// Opens a file, unless it is something that does more than being read when it is opened.
@@ -186,11 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_calls_in_which_library_is_read_from_the_file() {
+        let own = Library::open(&std::env::current_exe().expect("this is a program")).expect("it can be read");
+        let calls = |library, function| own.calls(&[(library, function)]);
+        assert_eq!(calls("libc.so", "malloc"), ["malloc"]);
+        assert_eq!(calls("libc.so", "no_such_function"), Vec::<&str>::new());
+        assert_eq!(calls("libmlx5.so", "malloc"), Vec::<&str>::new(), "it needs no such library");
+    }
+
+    #[test]
     fn what_is_no_library_says_so_and_stops_nothing() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), "not a library").expect("it is writable");
         let library = Library::open(file.path()).expect("it can be opened");
         assert!(library.code(0).is_ok_and(|code| code.is_err()));
         assert_eq!(library.exported("ibv_modify_qp"), None);
+        assert!(library.calls(&[("libc.so", "malloc")]).is_empty());
     }
 }

@@ -73,7 +73,7 @@ use self::qps::Qps;
 use self::reason::Why;
 use self::stats::Watched;
 use self::store::{Maps, Store as _};
-use super::verbs::{self, Group, Operation, Operations, Table};
+use super::verbs::{self, Group, Making, Operation, Operations, Place, Table};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
 use crate::clock;
 use crate::observation::{
@@ -114,11 +114,14 @@ pub struct ProbeOptions {
     pub max_qps: u32,
     /// Attach the data-path probe.
     pub data_path: bool,
+    /// Have QPs and CQs made, for an instant, to learn their functions before a process makes its own: a change, so only
+    /// where changes are allowed.
+    pub making: Option<Making>,
 }
 
 impl Default for ProbeOptions {
     fn default() -> Self {
-        Self { budget: Budget::default(), max_qps: 16_384, data_path: true }
+        Self { budget: Budget::default(), max_qps: 16_384, data_path: true, making: None }
     }
 }
 
@@ -137,7 +140,26 @@ pub struct Probes {
     discovery: Discovery,
     /// Every process was looked at once.
     looked_at_all: bool,
-    operations: Option<Receiver<Result<Operations, verbs::Error>>>,
+    operations: Option<Receiver<Asked>>,
+    /// Why the functions are not known that QPs and CQs would have that were made for it.
+    not_made: Option<Missing>,
+}
+
+/// What was asked of the providers.
+struct Asked {
+    operations: Result<Operations, verbs::Error>,
+    /// The functions of what was made for it; `None` where nothing is to be made.
+    made: Option<Result<Vec<(Operation, Place)>, Missing>>,
+}
+
+impl Asked {
+    /// Asks, and blocks until both have answered, [`verbs::TIMEOUT`] at most each.
+    fn now(making: Option<&Making>) -> Self {
+        let operations = verbs::operations(verbs::TIMEOUT);
+        // Who cannot open a device cannot make anything on it.
+        let made = making.filter(|_| operations.is_ok()).map(|making| making.places(verbs::TIMEOUT));
+        Self { operations, made }
+    }
 }
 
 /// What there is once the object is loaded.
@@ -166,13 +188,13 @@ struct Running {
 
 impl Probes {
     /// Loads and attaches what can be. Never fails: what does not work is in [`Source::probes`] and
-    /// [`Source::availability`]. Blocks until the child process has told the providers' operations, [`verbs::TIMEOUT`]
-    /// at most, and all processes were looked at, [`FIRST_LOOK`] at most; what takes longer comes with a later poll.
+    /// [`Source::availability`]. Blocks until the child processes have told the providers' operations, [`verbs::TIMEOUT`]
+    /// at most each, and all processes were looked at, [`FIRST_LOOK`] at most; what takes longer comes with a later poll.
     #[must_use]
     pub fn start(options: &ProbeOptions) -> Self {
         let mut probes = Self::load(options);
         if probes.data_path && probes.running.is_some() {
-            probes.attach(verbs::operations(verbs::TIMEOUT));
+            probes.attach(Asked::now(probes.options.making.as_ref()));
             probes.discover();
             probes.discovery.wait(FIRST_LOOK);
             probes.discover();
@@ -204,6 +226,7 @@ impl Probes {
             discovery: Discovery::new(Path::new("/proc")),
             looked_at_all: false,
             operations: None,
+            not_made: None,
         };
         if !wanted {
             let reason = if probes.options.data_path { "switched off by a probe budget of 0" } else { "switched off" };
@@ -233,7 +256,8 @@ impl Probes {
                     running.drain(emit);
                     running.sweep(now, destroy_seen, emit);
                 }
-                *self = Self::load(&self.options);
+                let mut before = std::mem::replace(self, Self::load(&self.options));
+                self.discovery.inherit(&mut before.discovery);
                 return self.refresh();
             }
         }
@@ -248,15 +272,17 @@ impl Probes {
     pub fn refresh(&mut self) {
         if self.data_path && self.running.is_some() && self.operations.is_none() {
             let (sender, receiver) = mpsc::channel();
+            let making = self.options.making.clone();
             thread::spawn(move || {
                 // Nobody waits for the answer any more when the source is gone.
-                let _ = sender.send(verbs::operations(verbs::TIMEOUT));
+                let _ = sender.send(Asked::now(making.as_ref()));
             });
             self.operations = Some(receiver);
         }
     }
 
-    fn attach(&mut self, operations: Result<Operations, verbs::Error>) {
+    fn attach(&mut self, asked: Asked) {
+        let Asked { operations, made } = asked;
         self.changed = true;
         self.attached.retry_post_send();
         // The look itself begins when what the host has is attached: it needs none. Without libibverbs here, containers
@@ -280,6 +306,16 @@ impl Probes {
             self.discovery.keep(place.file());
             self.attached.learn(place);
         }
+        self.not_made = made.and_then(|made| match made {
+            Ok(places) => {
+                for (operation, place) in places {
+                    self.discovery.keep(place.file());
+                    self.attached.attach(operation, &place);
+                }
+                None
+            }
+            Err(missing) => Some(missing),
+        });
         let why = devices
             .iter()
             .find_map(|device| device.error.as_ref().map(|error| format!("{}: {error}", device.device).into()))
@@ -597,6 +633,7 @@ impl Source for Probes {
                 self.attached.sizes.slots
             );
             missing.extend(uncounted(running, self.attached.sizes.slots));
+            missing.extend(self.not_made.clone());
             missing.extend(self.discovery.missing());
             if !own_pids() {
                 missing.push(Missing {
@@ -645,6 +682,8 @@ impl Source for Probes {
         }
         self.learned();
         self.discover();
+        let t = self.running.as_ref().map_or(now, |running| running.last_t.max(now));
+        self.discovery.tell(&mut |process| emit(&Observation { t, body: Body::Process(process) }));
         self.govern(now, now >= self.due);
         if now >= self.due && self.running.as_ref().is_some_and(|running| running.sweeps.is_multiple_of(REAP_SWEEPS)) {
             self.let_go();

@@ -9,6 +9,7 @@
 //! and exits with what that returns.
 
 mod child;
+mod made;
 pub(in crate::source) mod maps;
 mod operation;
 
@@ -22,6 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use child::child_main;
+pub use made::Making;
 pub use maps::FileId;
 pub use operation::{Arg, Group, Operation, Table};
 
@@ -45,11 +47,18 @@ pub struct Operations {
 pub struct ProviderOps {
     /// Device name as libibverbs knows it.
     pub device: String,
-    /// What its context names. What a QP or a CQ names itself is not there: none is made.
-    #[serde(default)]
+    /// What its context names. What a QP or a CQ names itself is there only where one was made ([`Making`]).
+    #[serde(default, deserialize_with = "known")]
     pub places: BTreeMap<Operation, Place>,
     /// Why nothing is known, when the device could not be opened.
     pub error: Option<String>,
+}
+
+/// The places of operations that this version knows; another one's program may name more.
+fn known<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<Operation, Place>, D::Error> {
+    let all = <BTreeMap<String, Place> as serde::Deserialize>::deserialize(from)?;
+    let operation = |name: &str| Operation::ALL.iter().copied().find(|operation| operation.name() == name);
+    Ok(all.into_iter().filter_map(|(name, place)| Some((operation(&name)?, place))).collect())
 }
 
 /// A place in a file.
@@ -153,9 +162,13 @@ pub fn operations(timeout: Duration) -> Result<Operations, Error> {
     usable(Path::new("/sys/class"))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(CHILD_ARG);
-    // What a service manager tells the collector is not for its children.
-    command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
+    for_a_child(&mut command);
     ask(command, timeout)
+}
+
+/// What a service manager tells the collector is not for its children.
+fn for_a_child(command: &mut Command) {
+    command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
 }
 
 /// Whether there is a device that processes can open, told by `classes` (`/sys/class`) alone. Files beside the devices

@@ -5,6 +5,7 @@
 //! device   the character devices of verbs, and who has one open
 //! process  what a process maps of the verbs libraries, and where its contexts point
 //! memory   contexts, QPs and CQs in the memory of a process whose calls were not watched from the start
+//! bypass   what a process maps with which it can post where no probe sees it
 //! ```
 //!
 //! The verbs process tells the places of the builds the host has. Any other is met through the processes that use it: one
@@ -12,8 +13,10 @@
 //! reads `/proc/PID/maps`, and memory only where no provider the process maps is known, so a node whose processes all use
 //! the host's build costs one read for each. What takes longer than that is done in a thread of its own, one at a time.
 //!
-//! A file that no process maps any more is let go: looked at every 10 s, through the processes that were met alone.
+//! A file that no process maps any more is let go: looked at every 10 s, through the processes that were met alone. A process
+//! loads libraries as it goes: one that makes QPs is looked at again, at most that often.
 
+mod bypass;
 mod device;
 mod memory;
 mod process;
@@ -22,15 +25,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use self::bypass::Calls;
 use self::device::Devices;
 use self::process::{Process, Thoroughness};
+use crate::observation::{self, Text, Unseen, Way};
 use crate::source::Missing;
 use crate::source::verbs::{FileId, Operation, Place, maps};
 
@@ -75,6 +80,24 @@ pub(super) struct Discovery {
     /// Processes that use verbs and may not be looked at.
     refused: BTreeSet<u32>,
     forgotten: u64,
+    /// What of files is known that were looked into.
+    calls: Arc<Mutex<Calls>>,
+    /// Counts the looks for processes that are gone.
+    round: u64,
+    /// What was told of processes that post where no probe sees it.
+    told: BTreeMap<u32, Told>,
+    /// Something of the processes changed since it was told.
+    changed: bool,
+}
+
+/// A process's name and its ways, each with a file or a reason.
+type Told = (String, Vec<(Way, Evidence)>);
+
+/// What a way was concluded from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Evidence {
+    Library(String),
+    Reason(String),
 }
 
 impl Discovery {
@@ -91,7 +114,17 @@ impl Discovery {
             host: HashSet::new(),
             refused: BTreeSet::new(),
             forgotten: 0,
+            calls: Arc::default(),
+            round: 0,
+            told: BTreeMap::new(),
+            changed: false,
         }
+    }
+
+    /// Goes on where another one ends: what that told of processes stands until it is told otherwise.
+    pub(super) fn inherit(&mut self, before: &mut Self) {
+        self.told = std::mem::take(&mut before.told);
+        self.changed = true;
     }
 
     /// Becomes readable when there are news.
@@ -111,7 +144,9 @@ impl Discovery {
 
     /// A process uses verbs.
     pub(super) fn saw(&mut self, tgid: u32) {
-        if !self.refused.contains(&tgid) && !self.known.get(&tgid).is_some_and(|process| process.has_device) {
+        // One whose memory was searched in vain would be searched again.
+        let done = |process: &Process| process.has_device && (process.round == self.round || process.missing.is_some());
+        if !self.refused.contains(&tgid) && !self.known.get(&tgid).is_some_and(done) {
             self.asked.insert(tgid);
         }
     }
@@ -125,15 +160,13 @@ impl Discovery {
         let asked = std::mem::take(&mut self.asked);
         let known: HashSet<FileId> = self.files().filter(|file| attached(*file)).collect();
         let (proc, class, done) = (self.proc.clone(), self.class.clone(), self.done.clone());
+        let calls = self.calls.clone();
         let (sender, receiver) = mpsc::channel();
         let look = move || {
             let pids = if all { all_processes(&proc) } else { asked.into_iter().collect() };
             // Nobody waits for the answer any more when the source is gone.
-            let _ = sender.send(look_at(
-                &proc,
-                &pids,
-                &Thoroughness { known: &known, deep: all, devices: &Devices::list(&class) },
-            ));
+            let how = Thoroughness { known: &known, deep: all, devices: &Devices::list(&class) };
+            let _ = sender.send(look_at(&proc, &pids, &how, &mut calls.lock().unwrap_or_else(PoisonError::into_inner)));
             if let Some(done) = done {
                 let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
             }
@@ -172,7 +205,9 @@ impl Discovery {
         Some(news)
     }
 
-    fn remember(&mut self, process: Process) {
+    fn remember(&mut self, mut process: Process) {
+        process.round = self.round;
+        self.changed = true;
         if self.known.len() >= MOST_REMEMBERED && !self.known.contains_key(&process.pid) {
             self.forgotten += 1;
             return;
@@ -196,8 +231,8 @@ impl Discovery {
                 if !process.files.contains(&place.file()) {
                     process.files.push(place.file());
                 }
-                if *operation == Operation::PostSend {
-                    process.missing = None;
+                if *operation == Operation::PostSend && process.missing.take().is_some() {
+                    self.changed = true;
                 }
             }
         } else if let Some((start, comm)) = fs::read_to_string(dir.join("stat")).ok().as_deref().and_then(process::stat)
@@ -212,6 +247,8 @@ impl Discovery {
     pub(super) fn unused(&mut self) -> Vec<FileId> {
         let before: BTreeSet<FileId> = self.files().collect();
         let proc = &self.proc;
+        self.round += 1;
+        self.changed = true;
         self.known.retain(|pid, process| {
             let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok();
             stat.as_deref().and_then(process::stat).is_some_and(|(start, _)| start == process.start)
@@ -223,6 +260,38 @@ impl Discovery {
 
     fn files(&self) -> impl Iterator<Item = FileId> + '_ {
         self.known.values().flat_map(|process| process.files.iter()).chain(&self.host).copied()
+    }
+
+    /// What is new of the processes that post, or may post, where no probe sees it.
+    pub(super) fn tell(&mut self, tell: &mut dyn FnMut(observation::Process<'_>)) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let ways = |process: &Process| {
+            let mapped = process.ways.iter().map(|(way, library)| (*way, Evidence::Library(library.clone())));
+            let unknown = process.missing.as_ref().map(|why| Evidence::Reason(why.reason.clone()));
+            mapped.chain(unknown.map(|reason| (Way::UnknownProvider, reason))).collect::<Vec<_>>()
+        };
+        let now: BTreeMap<u32, Told> = self
+            .known
+            .values()
+            .map(|process| (process.pid, (process.comm.clone(), ways(process))))
+            .filter(|(_, (_, ways))| !ways.is_empty())
+            .collect();
+        for (pid, (comm, _)) in self.told.iter().filter(|(pid, _)| !now.contains_key(pid)) {
+            tell(observation::Process { pid: *pid, comm: Some(Text::Borrowed(comm)), unseen: Vec::new() });
+        }
+        for (pid, told) in now.iter().filter(|(pid, told)| self.told.get(pid) != Some(told)) {
+            let (comm, ways) = told;
+            let unseen = ways.iter().map(|(way, evidence)| match evidence {
+                Evidence::Library(library) => {
+                    Unseen { way: *way, library: Some(Text::Borrowed(library)), reason: None }
+                }
+                Evidence::Reason(reason) => Unseen { way: *way, library: None, reason: Some(Text::Borrowed(reason)) },
+            });
+            tell(observation::Process { pid: *pid, comm: Some(Text::Borrowed(comm)), unseen: unseen.collect() });
+        }
+        self.told = now;
     }
 
     /// The processes of which is known that they use verbs and not where.
@@ -275,10 +344,10 @@ fn all_processes(proc: &Path) -> Vec<u32> {
     pids.filter(|pid| *pid != std::process::id()).take(MOST_PROCESSES).collect()
 }
 
-fn look_at(proc: &Path, pids: &[u32], how: &Thoroughness<'_>) -> Looked {
+fn look_at(proc: &Path, pids: &[u32], how: &Thoroughness<'_>, calls: &mut Calls) -> Looked {
     let mut looked = Looked::default();
     for pid in pids {
-        match process::look(proc, *pid, how) {
+        match process::look(proc, *pid, how, calls) {
             Ok(process) => looked.processes.extend(process),
             // Of one that was not seen to use verbs, nothing is said: it may be any process of the node.
             Err(_) if how.deep => {}

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use super::super::library::Library;
 use super::super::reason::Why;
 use super::super::uprobes::MODIFY_QP;
+use super::bypass::{self, Calls};
 use super::device::Devices;
 use super::memory::{self, ProcessMemory};
+use crate::observation::Way;
 use crate::source::verbs::maps::{self, Mapping};
 use crate::source::verbs::{FileId, Operation, Place};
 
@@ -30,6 +32,10 @@ pub(super) struct Process {
     pub(super) modify_qp: Option<Place>,
     /// Why what it posts is not seen.
     pub(super) missing: Option<Why>,
+    /// The ways it may post where no probe sees it, by the files it maps.
+    pub(super) ways: Vec<(Way, String)>,
+    /// In which round it was looked at.
+    pub(super) round: u64,
 }
 
 /// How thoroughly a process is looked at.
@@ -46,7 +52,7 @@ pub(super) struct Thoroughness<'k> {
 ///
 /// # Errors
 /// When the process may not be looked at.
-pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>) -> io::Result<Option<Process>> {
+pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Calls) -> io::Result<Option<Process>> {
     let dir = proc.join(pid.to_string());
     let text = match fs::read(dir.join("maps")) {
         Ok(text) => text,
@@ -72,6 +78,9 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>) -> io::Result<
     match how.devices.open_in(&dir) {
         Ok(open) => {
             process.has_device = open;
+            if open {
+                process.ways = bypass::ways(&dir, &mappings, calls);
+            }
             if open && (how.deep || !knows_one) {
                 process.search(&dir, &mappings, knows_one);
             }
@@ -140,7 +149,7 @@ pub(super) fn places(
 /// Where the file of a mapping is found from here. `map_files` leads to the very file that is mapped, also when it was
 /// replaced, and takes `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5)); without it, its name in the process's own
 /// mount namespace has to do.
-fn reachable(dir: &Path, mapping: &Mapping<'_>) -> PathBuf {
+pub(super) fn reachable(dir: &Path, mapping: &Mapping<'_>) -> PathBuf {
     let mapped = dir.join(format!("map_files/{:x}-{:x}", mapping.start, mapping.end));
     if fs::metadata(&mapped).is_ok() || mapping.deleted {
         return mapped;
@@ -156,7 +165,7 @@ fn exported(dir: &Path, mapping: &Mapping<'_>, function: &str) -> Option<Place> 
     Some(place)
 }
 
-fn base(path: &str) -> &str {
+pub(super) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
@@ -170,7 +179,7 @@ fn is_provider(path: &str) -> bool {
     base(path).contains("-rdmav") || LIBRARIES.iter().any(|library| base(path).starts_with(library))
 }
 
-fn is_verbs(path: &str) -> bool {
+pub(super) fn is_verbs(path: &str) -> bool {
     is_libibverbs(path) || is_provider(path)
 }
 
@@ -209,13 +218,13 @@ mod tests {
     #[test]
     fn a_process_without_verbs_is_none_and_costs_one_read() {
         let how = Thoroughness { known: &HashSet::new(), deep: true, devices: &Devices::default() };
-        let look = look(Path::new("/proc"), std::process::id(), &how).expect("one's own process");
+        let look = look(Path::new("/proc"), std::process::id(), &how, &mut Calls::new()).expect("one's own process");
         assert!(look.is_none(), "{look:?}");
     }
 
     #[test]
     fn a_process_that_ended_is_none() {
         let how = Thoroughness { known: &HashSet::new(), deep: false, devices: &Devices::default() };
-        assert!(look(Path::new("/proc"), u32::MAX, &how).expect("no error").is_none());
+        assert!(look(Path::new("/proc"), u32::MAX, &how, &mut Calls::new()).expect("no error").is_none());
     }
 }

@@ -262,6 +262,64 @@ fn a_process_without_a_context_is_named_with_its_reason() {
     assert_eq!(missing[0].reason, "started before us, unknown provider build");
 }
 
+/// What is told now: process ids with the names of their ways.
+fn told(discovery: &mut Discovery) -> Vec<(u32, Vec<&'static str>)> {
+    let mut all = Vec::new();
+    discovery.tell(&mut |process| {
+        all.push((process.pid, process.unseen.iter().map(|unseen| unseen.way.name()).collect()));
+    });
+    all
+}
+
+#[test]
+fn the_ways_of_a_process_are_told_when_they_change_and_when_it_ends() {
+    let mut discovery = Discovery::new(Path::new("/proc"));
+    let process = |ways: &[Way], missing: Option<&str>| Process {
+        // There is no such process, so it is found to be gone at the next look.
+        pid: u32::MAX,
+        ways: ways.iter().map(|way| (*way, "libx.so".to_owned())).collect(),
+        missing: missing.map(Into::into),
+        ..Process::default()
+    };
+    discovery.remember(process(&[], None));
+    assert_eq!(told(&mut discovery), []);
+    discovery.remember(process(&[Way::UcxMlx5], Some("unknown")));
+    assert_eq!(told(&mut discovery), [(u32::MAX, vec!["ucx_mlx5", "unknown_provider"])]);
+    discovery.remember(process(&[Way::UcxMlx5], Some("unknown")));
+    assert_eq!(told(&mut discovery), [], "nothing is new");
+    discovery.remember(process(&[Way::UcxMlx5], None));
+    assert_eq!(told(&mut discovery), [(u32::MAX, vec!["ucx_mlx5"])]);
+    let mut next = Discovery::new(Path::new("/proc"));
+    next.inherit(&mut discovery);
+    assert_eq!(told(&mut next), [(u32::MAX, vec![])], "the next one does not know it");
+    discovery.remember(process(&[Way::UcxMlx5], None));
+    assert_eq!(told(&mut discovery), [(u32::MAX, vec!["ucx_mlx5"])]);
+    discovery.unused();
+    assert_eq!(told(&mut discovery), [(u32::MAX, vec![])]);
+}
+
+#[test]
+fn a_process_that_makes_qps_later_is_looked_at_again_for_what_it_has_loaded_since() {
+    let mut discovery = Discovery::new(Path::new("/proc"));
+    let process = |missing: Option<&str>| Process {
+        pid: 77,
+        has_device: true,
+        missing: missing.map(Into::into),
+        ..Process::default()
+    };
+    discovery.remember(process(None));
+    discovery.saw(77);
+    assert!(discovery.asked.is_empty(), "it was looked at a moment ago");
+    discovery.round += 1;
+    discovery.saw(77);
+    assert!(discovery.asked.contains(&77));
+    discovery.asked.clear();
+    discovery.remember(process(Some("searched in vain")));
+    discovery.round += 1;
+    discovery.saw(77);
+    assert!(discovery.asked.is_empty());
+}
+
 #[test]
 fn a_process_that_uses_verbs_and_may_not_be_looked_at_is_counted() {
     let proc = tempfile::tempdir().expect("a temporary directory");
