@@ -23,6 +23,7 @@ use collector::sim::{Simulator, scenarios};
 use collector::sink::Sink;
 use collector::sink::findings::{FindingLines, line};
 use collector::sink::recording::{Recording, RecordingOptions, RecordingStartError};
+use collector::source::nldev::binding::{self, Changes};
 use rdmascope_screens::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
@@ -309,8 +310,17 @@ impl Sink for Progress {
     }
 }
 
+/// The options of a command that looks for a moment: it binds nothing, but undoes what a killed run left, where it may.
+fn looking(config: &Config) -> NodeOptions {
+    let changes = match config.node.changes {
+        Changes::None => Changes::None,
+        Changes::Undo | Changes::Bind(_) => Changes::Undo,
+    };
+    NodeOptions { changes, ..config.node.clone() }
+}
+
 fn doctor(config: &Config, as_json: bool) -> anyhow::Result<ExitCode> {
-    let node = Node::open(&config.node)?;
+    let node = Node::open(&looking(config))?;
     let mut live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources);
     live.poll_once();
     let (sources, probes) = live.availability();
@@ -335,7 +345,7 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
         }
         return Ok((engine, notices.lines()));
     }
-    let node = Node::open(&config.node)?;
+    let node = Node::open(&looking(config))?;
     let mut header: Header = node.header;
     header.note = node.no_device.as_ref().map(ToString::to_string);
     let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources);

@@ -98,6 +98,7 @@ impl Pane for QpPane {
         let mut left = changes(scene, qp);
         left.push(Line::raw(""));
         left.extend(timers(qp, theme));
+        left.extend(port.map(|port| bound(port, qp, theme)).unwrap_or_default());
         let right = histograms(qp, usize::from(if wide { body.width - half } else { body.width }), theme);
         if !wide {
             left.push(Line::raw(""));
@@ -289,6 +290,35 @@ fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
         Line::styled(format!(" path MTU {}", number::known_bytes(mtu.map(u64::from))), theme.text),
         Line::styled(format!(" {survives}"), theme.strong),
     ]
+}
+
+/// Hardware counters of the sets that count this QP: those that are not 0. What a set counts of several QPs is of no one.
+fn bound<'a>(port: &PortRecord, qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
+    let mut lines = Vec::new();
+    for set in port.bound.counting(qp.qpn) {
+        let whose = match set.qpns.len() {
+            1 => "of this QP alone".to_owned(),
+            n => format!("of {} QPs together, this one among them", number::grouped(n as u64)),
+        };
+        lines.push(Line::raw(""));
+        lines.push(Line::from(vec![
+            Span::styled(" hardware counters", theme.strong),
+            Span::styled(format!(" bound to {}: {whose}", set.of()), theme.text),
+        ]));
+        let counted = set.counters.series.iter().filter_map(|s| Some((s, s.value().filter(|value| *value > 0)?)));
+        let before = lines.len();
+        for (series, value) in counted {
+            let rate = number::per_second(series.rate);
+            lines.push(Line::styled(
+                format!("   {:<32} {:>16} {rate:>9}/s", series.name, number::grouped(value)),
+                theme.text,
+            ));
+        }
+        if lines.len() == before {
+            lines.push(Line::styled("   every counter that can be read is 0", theme.dim));
+        }
+    }
+    lines
 }
 
 fn histograms<'a>(qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
