@@ -23,7 +23,7 @@ use collector::sim::{Simulator, scenarios};
 use collector::sink::Sink;
 use collector::sink::findings::{FindingLines, line};
 use collector::sink::recording::{Recording, RecordingOptions, RecordingStartError};
-use collector::source::nldev::binding::{self, Changes};
+use collector::source::nldev::binding::Changes;
 use rdmascope_screens::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};

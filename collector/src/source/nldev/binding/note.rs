@@ -20,7 +20,7 @@ const EXTENSION: &str = "json";
 /// What one process changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    version: u32,
+    pub(super) version: u32,
     pub(super) process: Process,
     pub(super) ports: Vec<Changed>,
 }

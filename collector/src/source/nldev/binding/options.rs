@@ -71,8 +71,7 @@ impl Options {
 
 /// Where a process of this user keeps its notes: below `$STATE_DIRECTORY` (systemd), else for root below `/var/lib/rdmascope`,
 /// else below `$XDG_STATE_HOME` or `~/.local/state`.
-#[must_use]
-pub fn default_directory() -> PathBuf {
+fn default_directory() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // systemd separates several by colons.
     let first =

@@ -10,10 +10,10 @@ use crate::source::nldev::uapi::{COUNTER_MASK_PID, COUNTER_MASK_QP_TYPE, COUNTER
 pub(super) const MAX_QPS: u64 = 2_000;
 
 pub(super) const EPERM: i32 = 1;
-const EBUSY: i32 = 16;
-const EINVAL: i32 = 22;
+pub(super) const EBUSY: i32 = 16;
+pub(super) const EINVAL: i32 = 22;
 /// `EOPNOTSUPP` (include/uapi/asm-generic/errno.h).
-const EOPNOTSUPP: i32 = 95;
+pub(super) const EOPNOTSUPP: i32 = 95;
 
 /// A port and what became of it.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::io;
 use super::*;
 use crate::source::nldev::reply;
 use crate::source::nldev::scene::{
-    INTERRUPTED, MULTI, counters, done, exchange, message, number, qp_part, raw, refusal,
+    INTERRUPTED, MULTI, Set, counters, done, exchange, message, number, qp_part, raw, refusal, set_part,
 };
 use crate::source::nldev::stored::Stored;
 use crate::source::nldev::uapi::{attr, command};
