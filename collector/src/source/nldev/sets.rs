@@ -45,7 +45,7 @@ pub(super) fn list(
     let (mut empty, mut odd) = (0, 0);
     loop {
         let mut sets = 0;
-        let part = conversation.part(|message| {
+        let answer = conversation.part(|message| {
             odd += reply::sets(message, |set| {
                 sets += 1;
                 if set.port.is_none_or(|of| of == port) {
@@ -53,7 +53,7 @@ pub(super) fn list(
                 }
             });
         })?;
-        if let Some(Answer { interrupted, .. }) = part {
+        if let Some(Answer { interrupted, .. }) = answer {
             return Ok(Listed::Whole { interrupted, odd });
         }
         empty = if sets == 0 { empty + 1 } else { 0 };

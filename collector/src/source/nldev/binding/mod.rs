@@ -41,6 +41,15 @@ pub const NAME: &str = "binding";
 /// Between two looks at the devices and their modes, ns.
 const PERIOD_NS: Nanos = 5_000_000_000;
 
+/// What the source tells in an observation: what it undid, or what somebody else did.
+#[must_use]
+pub fn told<'o>(body: &'o Body<'_>) -> Option<&'o str> {
+    match body {
+        Body::Note(note) if note.source == NAME => Some(&note.text),
+        _ => None,
+    }
+}
+
 /// The source.
 pub struct Binding {
     options: Options,
@@ -117,12 +126,11 @@ impl Binding {
         let pid = note.process.pid;
         let ports = note.ports.iter().map(Changed::name).collect::<Vec<_>>().join(", ");
         match note.process.life(&self.options.proc) {
-            Life::Living => {}
             Life::EarlierBoot if may_undo => {
                 note.ports.clear();
                 let _ = self.notes.put(&note);
             }
-            Life::EarlierBoot => {}
+            Life::Living | Life::EarlierBoot => {}
             Life::Unknown(why) => {
                 let reason = format!(
                     "process {pid} bound QPs to counters on {ports}; it cannot be told whether it lives: {why}"
@@ -167,7 +175,7 @@ impl Binding {
         let mut candidates = Vec::new();
         for device in devices.iter().filter(|device| (self.options.wanted)(&device.name) && !device.smi) {
             for port in 1..=device.ports {
-                let known = self.ports.iter().find(|known| known.device.index == device.index && known.port == port);
+                let known = self.ports.iter().find(|known| known.device.index == device.index && known.number == port);
                 if known.is_none_or(|known| matches!(known.state, State::Left { again: true, .. })) {
                     candidates.push((device.clone(), port));
                 }
@@ -206,7 +214,7 @@ impl Binding {
         let mut taken_back: Vec<(u32, u32)> = Vec::new();
         for port in &mut self.ports {
             let State::Bound { mask } = port.state else { continue };
-            let place = (port.device.index, port.port);
+            let place = (port.device.index, port.number);
             let Ok(mode) = self.kernel.mode(place.0, place.1) else { continue };
             if mode != (CounterMode { mode: COUNTER_MODE_AUTO, mask }) {
                 let reason = "somebody has changed how QPs are bound to counters; it is left so".to_owned();
@@ -239,10 +247,10 @@ impl Binding {
     fn bind(&mut self, candidates: Vec<(DeviceInfo, u32)>, mask: u32) {
         let mut wanted = Vec::new();
         for (device, port) in candidates {
-            self.ports.retain(|known| known.device.index != device.index || known.port != port);
+            self.ports.retain(|known| known.device.index != device.index || known.number != port);
             match may_bind(&mut self.kernel, &device, port) {
                 Ok(before) => wanted.push((device, port, before)),
-                Err(state) => self.ports.push(Port { device, port, state }),
+                Err(state) => self.ports.push(Port { device, number: port, state }),
             }
         }
         if wanted.is_empty() {
@@ -255,7 +263,7 @@ impl Binding {
                 let fix = Some("give it a directory it can write to: STATE_DIRECTORY, or XDG_STATE_HOME".to_owned());
                 for (device, port, _) in wanted {
                     let state = State::Left { reason: reason.clone(), fix: fix.clone(), again: true };
-                    self.ports.push(Port { device, port, state });
+                    self.ports.push(Port { device, number: port, state });
                 }
                 return;
             }
@@ -268,7 +276,7 @@ impl Binding {
             if !matches!(state, State::Bound { .. }) {
                 note.ports.retain(|noted| noted.index != device.index || noted.port != port);
             }
-            self.ports.push(Port { device, port, state });
+            self.ports.push(Port { device, number: port, state });
         }
         // Those that were refused are in it still, where it cannot be written: they are found as they were.
         let _ = self.notes.put(&note);

@@ -19,7 +19,7 @@ pub(super) const EOPNOTSUPP: i32 = 95;
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) device: DeviceInfo,
-    pub(super) port: u32,
+    pub(super) number: u32,
     pub(super) state: State,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum State {
 impl Port {
     /// The port in words.
     pub(super) fn name(&self) -> String {
-        format!("{} port {}", self.device.name, self.port)
+        format!("{} port {}", self.device.name, self.number)
     }
 }
 

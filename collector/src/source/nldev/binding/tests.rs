@@ -109,11 +109,11 @@ impl Scene {
         wanted: Arc<dyn Fn(&str) -> bool + Send + Sync>,
         exchanges: Vec<Exchange>,
     ) -> Binding {
-        let (asked, noted, notes) = (self.asked.clone(), self.noted.clone(), self.notes());
+        let (asked, seen, notes) = (self.asked.clone(), self.noted.clone(), self.notes());
         let kernel = Kernel::new(Box::new(move || {
             let mut stored = Stored::new(exchanges.clone());
             stored.asked = asked.clone();
-            Ok(Conversation::new(Box::new(Watched { stored, notes: notes.clone(), noted: noted.clone() })))
+            Ok(Conversation::new(Box::new(Watched { stored, notes: notes.clone(), noted: seen.clone() })))
         }));
         let directory = self.notes().directory().to_owned();
         Binding::over(kernel, Options { changes, wanted, directory, proc: "/proc".into() })

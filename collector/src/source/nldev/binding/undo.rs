@@ -44,7 +44,7 @@ pub(super) fn undo(
     }
     // A note that cannot be written says less than it could; what it tells is undone all the same.
     let _ = notes.put(note);
-    let mut releases = MAX_RELEASES;
+    let mut allowed = MAX_RELEASES;
     let mut all = Vec::new();
     let mut left = Vec::new();
     for port in before {
@@ -53,7 +53,7 @@ pub(super) fn undo(
             continue;
         }
         let undone = if there(&port) {
-            undo_port(kernel, &port, &mut releases)
+            undo_port(kernel, &port, &mut allowed)
         } else {
             Undone::Done(format!("{}: the device is gone, and what was changed with it", port.name()))
         };
@@ -80,7 +80,7 @@ fn kept(port: &Changed, trouble: &Trouble) -> Undone {
     ))
 }
 
-fn undo_port(kernel: &mut Kernel, port: &Changed, releases: &mut usize) -> Undone {
+fn undo_port(kernel: &mut Kernel, port: &Changed, allowed: &mut usize) -> Undone {
     let name = port.name();
     let mode = match kernel.mode(port.index, port.port) {
         Ok(mode) => mode,
@@ -94,12 +94,12 @@ fn undo_port(kernel: &mut Kernel, port: &Changed, releases: &mut usize) -> Undon
             if let Err(trouble) = kernel.set_automatic(port.index, port.port, 0) {
                 return kept(port, &trouble);
             }
-            return release(kernel, port, sets, releases);
+            return release(kernel, port, sets, allowed);
         }
         // The automatic mode was ended by us, and then something came between.
         COUNTER_MODE_MANUAL if port.undoing => {
             let sets = kernel.automatic_sets(port.index, port.port);
-            return release(kernel, port, sets, releases);
+            return release(kernel, port, sets, allowed);
         }
         _ => {}
     }
@@ -111,7 +111,7 @@ fn release(
     kernel: &mut Kernel,
     port: &Changed,
     sets: Result<Option<Vec<super::kernel::MadeSet>>, Trouble>,
-    releases: &mut usize,
+    allowed: &mut usize,
 ) -> Undone {
     let name = port.name();
     let stay = |why: &str| {
@@ -128,11 +128,11 @@ fn release(
     let (mut released, mut refused) = (0u32, None);
     let mut beyond = 0u32;
     for (set, qpn) in qps {
-        if *releases == 0 {
+        if *allowed == 0 {
             beyond += 1;
             continue;
         }
-        *releases -= 1;
+        *allowed -= 1;
         match kernel.release(port.index, port.port, set, qpn) {
             Ok(()) => released += 1,
             Err(trouble) => refused = Some(trouble),
