@@ -5,7 +5,8 @@
 # needs: rdmascope
 
 fabric || fail 'the fabric did not come up'
-notes=/var/lib/rdmascope/changes
+# The guest's root is read-only.
+notes=/tmp/kept/changes
 
 # mode DEVICE: how QPs of its port are bound, in iproute2's words.
 mode() { rdma statistic qp mode link "$1/1" | sed 's/^link [^ ]* //; s/ *$//'; }
@@ -22,6 +23,11 @@ off=$(mode rxea)
 timeout -s INT 6 rdmascope record plain.recording --no-ebpf > /dev/null 2> plain.err
 modes plain
 [ -e $notes ] && fail 'a note was written without leave'
+
+step 'with leave, and no place for a note'
+timeout -s INT 8 rdmascope record unnoted.recording --no-ebpf --allow-changes > /dev/null 2> unnoted.err
+modes unnoted
+export STATE_DIRECTORY=/tmp/kept
 
 step 'with leave, on two of three devices'
 rdmascope record allowed.recording --no-ebpf --allow-changes --exclude rxec > /dev/null 2> allowed.err &
@@ -67,7 +73,7 @@ step 'a user'
 mkdir -p /tmp/state && chmod 777 /tmp/state
 cd /tmp/state || fail 'no folder'
 timeout -s INT 8 setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all \
-  env XDG_STATE_HOME=/tmp/state rdmascope record user.recording --no-ebpf --allow-changes > /dev/null 2> user.err
+  env -u STATE_DIRECTORY XDG_STATE_HOME=/tmp/state rdmascope record user.recording --no-ebpf --allow-changes > /dev/null 2> user.err
 cd "$OUT" || fail 'no results'
 cp /tmp/state/user.recording /tmp/state/user.err .
 modes user

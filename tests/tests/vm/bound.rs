@@ -47,6 +47,15 @@ fn nothing_is_changed_without_leave() {
 }
 
 #[test]
+fn nothing_is_changed_where_no_note_of_it_can_be_written() {
+    on_each_kernel("bound", |results| {
+        assert_eq!(modes(results, "unnoted"), modes(results, "before"), "on {}", results.kernel);
+        let (_, reasons) = told(results, "unnoted.recording");
+        assert!(reasons.iter().any(|reason| reason.contains("Read-only file system")), "{reasons:?}");
+    });
+}
+
+#[test]
 fn ports_of_wanted_devices_are_bound_by_type_and_are_as_before_at_the_end() {
     on_each_kernel("bound", |results| {
         let allowed = modes(results, "allowed");

@@ -409,4 +409,42 @@ mod tests {
         qp.timeout = None;
         assert_eq!(retry_window(&qp), None);
     }
+
+    /// What the pane says of bound counters for a QP, on a port with one set of type RC that counts `qpns`.
+    fn said(qpn: u32, qpns: &[u32]) -> String {
+        use collector::engine::Engine;
+        use collector::observation::recording::Header;
+        use collector::observation::{Body, CounterSource, Counters, Observation, Port, Qp, QpEvent};
+        let mut engine = Engine::new(Header::new(), collector::rule::Settings::default());
+        let mut take = |body| engine.take(&Observation { t: 1_000_000_000, body });
+        take(Body::Port(Port { device: "mlx5_0".into(), port: 1, ..Port::default() }));
+        take(Body::Qp(Qp { device: "mlx5_0".into(), qpn, port: Some(1), event: QpEvent::Seen, ..Qp::default() }));
+        take(Body::Counters(Counters {
+            device: "mlx5_0".into(),
+            port: Some(1),
+            source: CounterSource::Qp,
+            qp_type: Some("RC".into()),
+            set: Some(4),
+            qpns: Some(qpns.to_vec()),
+            values: [("out_of_sequence".into(), 1_234), ("packet_seq_err".into(), 0)].into_iter().collect(),
+            ..Counters::default()
+        }));
+        let world = engine.world();
+        let qp = world.qps.iter().next().unwrap();
+        let theme = Theme::new(crate::theme::ThemeName::default(), false);
+        let lines = bound(port_of(world, qp).unwrap(), qp, &theme);
+        lines.iter().map(|line| format!("{}\n", line.to_string().trim_end())).collect()
+    }
+
+    #[test]
+    fn what_a_set_counts_of_several_qps_is_said_to_be_of_all_of_them() {
+        let text = said(17, &[17, 18, 19]);
+        assert!(text.contains("bound to type RC: of 3 QPs together, this one among them"), "{text}");
+        assert!(
+            text.contains("out_of_sequence") && text.contains("1,234") && !text.contains("packet_seq_err"),
+            "{text}"
+        );
+        assert!(said(17, &[17]).contains("of this QP alone"));
+        assert_eq!(said(17, &[18, 19]), "", "a set that does not count it");
+    }
 }
