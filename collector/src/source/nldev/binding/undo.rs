@@ -141,7 +141,8 @@ fn release(
     // A QP that has ended meanwhile is refused as well, and nothing is left of it.
     match kernel.mode(port.index, port.port) {
         Ok(mode) if mode.mode == COUNTER_MODE_NONE => {
-            Undone::Done(format!("{name}: as before; {released} QPs were let go by their counters"))
+            let let_go = if released == 1 { "1 QP was" } else { &format!("{released} QPs were") };
+            Undone::Done(format!("{name}: as before; {let_go} let go by the counters"))
         }
         _ if beyond > 0 => stay(&format!("{beyond} more than are let go at once")),
         _ => stay(&refused.map_or_else(|| "others were bound since".to_owned(), |trouble| trouble.to_string())),
