@@ -433,7 +433,7 @@ mod tests {
         let qp = world.qps.iter().next().unwrap();
         let theme = Theme::new(crate::theme::ThemeName::default(), false);
         let lines = bound(port_of(world, qp).unwrap(), qp, &theme);
-        lines.iter().map(|line| format!("{}\n", line.to_string().trim_end())).collect()
+        lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
