@@ -200,7 +200,30 @@ impl Live {
         &self.engine
     }
 
+    /// Lets the sources undo what they changed, and tell of it.
+    fn end_sources(&mut self) {
+        let now = clock::monotonic_ns();
+        for index in 0..self.sources.len() {
+            let (engine, sinks, recording) = (&mut self.engine, &mut self.sinks, &mut self.recording);
+            let mut emit = |observation: &Observation<'_>| {
+                for sink in sinks.iter_mut() {
+                    sink.observation(observation, engine.world());
+                }
+                if let Some((recording, _)) = recording.as_mut() {
+                    recording.observation(observation, engine.world());
+                }
+                engine.take(observation);
+            };
+            let source = &mut self.sources[index].source;
+            if catch_unwind(AssertUnwindSafe(|| source.end(now, &mut emit))).is_err() {
+                let name = self.sources[index].source.name();
+                self.status.notices.push(format!("internal error in source {name} at its end; please report it"));
+            }
+        }
+    }
+
     fn finish(&mut self) {
+        self.end_sources();
         self.engine.finish();
         self.hand_on_findings();
         let own = self.own.cost();

@@ -16,6 +16,7 @@ use crate::source::files::RootedFiles;
 use crate::source::hwmon::Hwmon;
 use crate::source::loopback::{self, Loopback, LoopbackOptions};
 use crate::source::netdev::Netdev;
+use crate::source::nldev::binding::{self, Binding, Changes};
 use crate::source::packets::{self, PacketOptions, Packets, Watch};
 use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
@@ -44,6 +45,8 @@ pub struct NodeOptions {
     pub packet_budget: u32,
     /// Measure a loopback of each port with this program (`None`: the one that is found); `None` measures nothing.
     pub loopback: Option<Option<PathBuf>>,
+    /// What may be changed on the node.
+    pub changes: Changes,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -130,6 +133,7 @@ impl Node {
                 }
                 None => sources.push(Box::new(Absent::new(loopback::NAME, "off unless asked for", Some("--loopback")))),
             }
+            sources.push(Box::new(Binding::start(binding::Options::here(options.changes, wanted.clone()))));
             if options.packets.is_off() {
                 let fix = Some("--packets auto");
                 sources.push(Box::new(Absent::new(packets::NAME, "off unless asked for", fix)));
@@ -149,7 +153,9 @@ impl Node {
             sources.push(Box::new(Netdev::of_tree(files.clone(), ports.clone(), options.interval_ns)));
             sources.push(Box::new(Congestion::of_tree(files.clone(), ports.clone())));
             sources.push(Box::new(Hwmon::new(files, ports)));
-            for name in [nldev::NAME, ethtool::NAME, devlink::NAME, "probes", loopback::NAME, packets::NAME] {
+            for name in
+                [nldev::NAME, ethtool::NAME, devlink::NAME, "probes", loopback::NAME, binding::NAME, packets::NAME]
+            {
                 sources.push(Box::new(Absent::new(
                     name,
                     "other root: it would show this node, not the tree",

@@ -75,7 +75,7 @@ struct Target {
 
 /// Of a counter: its value and why there is none. A number may be odd enough to change what is known of it.
 const COUNTER: &[&str] =
-    &["value", "unavailable", "unit", "meaning", "saturated", "source", "name", "delta", "rate", "of"];
+    &["value", "unavailable", "unit", "meaning", "saturated", "source", "name", "delta", "rate", "of", "of_qps"];
 
 #[rustfmt::skip]
 const TARGETS: &[Target] = &[

@@ -47,6 +47,7 @@ const RICH: &str = r#"{"type":"header","format":"rdmascope-recording","version":
 {"t":1000000000,"type":"qp_stats","device":"mlx5_0","qpn":17,"posts":1,"wrs":1,"bytes":4096,"size_log2":[0,0,0,0,0,0,0,0,0,0,0,0,1],"completions":1,"errors":{}}
 {"t":1000000000,"type":"counters","device":"mlx5_0","port":1,"source":"counters","values":{"port_xmit_data":2000,"symbol_error":0},"unavailable":{"port_rcv_data":"EINVAL"}}
 {"t":2000000000,"type":"qp_stats","device":"mlx5_0","qpn":17,"posts":3,"wrs":3,"bytes":12288,"size_log2":[0,0,0,0,0,0,0,0,0,0,0,0,3],"completions":3,"errors":{}}
+{"t":2000000000,"type":"counters","device":"mlx5_0","port":1,"source":"qp","qp_type":"RC","set":4,"qpns":[17],"values":{"out_of_sequence":3}}
 {"t":3000000000,"type":"port","device":"mlx5_0","port":1,"link_layer":"InfiniBand","state":"DOWN","phys_state":"Polling","rate_gbps":100,"netdevs":["ib0"]}
 {"t":5000000000,"type":"qp","device":"mlx5_0","qpn":19,"event":"seen","qp_type":"GSI","to":"RTS"}
 "#;

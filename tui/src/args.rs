@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use collector::source::nldev::binding::BindBy;
 use collector::source::packets::Watch;
 
 use crate::journal::Level;
@@ -63,6 +64,13 @@ pub(crate) struct Global {
     /// The program that measures it [default: rdmascope-verbs beside this one, else on PATH]
     #[arg(long, global = true, env = "RDMASCOPE_VERBS_PROGRAM", value_name = "FILE")]
     pub(crate) verbs_program: Option<PathBuf>,
+    /// Allow what changes the node and is undone at the end: QPs made from now on are bound to hardware counters by their
+    /// type, where nobody else has bound any (screen, record, collect); what a killed run left is undone
+    #[arg(long, global = true, env = "RDMASCOPE_ALLOW_CHANGES", value_parser = switch())]
+    pub(crate) allow_changes: bool,
+    /// By what they are bound: type, or type,pid for a set of counters for each process [default: type]
+    #[arg(long, global = true, env = "RDMASCOPE_BIND_BY", value_name = "WHAT")]
+    pub(crate) bind_by: Option<BindBy>,
     /// How much collect says on standard error [default: info]
     #[arg(long, global = true, env = "RDMASCOPE_LOG", value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Level>,

@@ -26,6 +26,7 @@ use collector::sink::recording::{Recording, RecordingOptions};
 use collector::sink::ring::{Ring, RingOptions, RingStatus};
 use collector::sink::socket::{Socket, SocketError, SocketOptions, SocketStatus, group_id};
 use collector::sink::{Log, Sink};
+use collector::source::nldev::binding;
 
 use crate::args::{self, Collect, Global};
 use crate::commands::{end_of, simulator, start_recording};
@@ -346,6 +347,9 @@ impl Sink for Notes {
                 Seeing::Off => "sees nothing",
             };
             journal::detail(&format!("source {} {state}{reason}", source.source));
+        }
+        if let Some(told) = binding::told(&observation.body) {
+            inform(told);
         }
     }
 

@@ -16,6 +16,7 @@ use collector::feed::{Feed, Mode, OwnCost, RecordingStatus};
 use collector::inventory::World;
 use collector::live::Live;
 use collector::node::{Node, NodeOptions};
+use collector::observation::Observation;
 use collector::observation::recording::Header;
 use collector::remote::Remote;
 use collector::replay::{Player, judge};
@@ -23,6 +24,7 @@ use collector::sim::{Simulator, scenarios};
 use collector::sink::Sink;
 use collector::sink::findings::{FindingLines, line};
 use collector::sink::recording::{Recording, RecordingOptions, RecordingStartError};
+use collector::source::nldev::binding::{self, Changes};
 use rdmascope_screens::{ColorChoice, ScreenOptions};
 
 use crate::args::{Cli, Command, Demo, Import, Record, Replay, Table, When};
@@ -115,7 +117,15 @@ fn live(config: &Config) -> anyhow::Result<ExitCode> {
         return show_demo(config, "aer-then-down", 1, Some(banner));
     }
     let live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources).interval(config.node.interval_ns);
-    show(config, &live.feed(), || live.spawn())
+    let feed = live.feed();
+    let shown = show(config, &feed, || live.spawn());
+    // The terminal is as before: what was undone, or could not be, is said where it stays.
+    let latest = feed.latest();
+    let told = latest.world.notes.iter().filter_map(|(_, note)| note.strip_prefix(binding::NAME)?.strip_prefix(": "));
+    for told in told {
+        journal::tell(format_args!("rdmascope: {}", plain(told)));
+    }
+    shown
 }
 
 fn show_demo(config: &Config, scenario: &str, seed: u64, banner: Option<String>) -> anyhow::Result<ExitCode> {
@@ -232,6 +242,7 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources)
         .obeying(remote)
         .sink(Box::new(recording))
+        .sink(Box::new(Undone))
         .until(record.time.map(end_of));
     if record.json {
         live = live.sink(Box::new(FindingLines::new(std::io::stdout())));
@@ -289,6 +300,17 @@ impl Sink for Stopped {
     }
 }
 
+/// Says what was undone of what was changed.
+struct Undone;
+
+impl Sink for Undone {
+    fn observation(&mut self, observation: &Observation<'_>, _: &World) {
+        if let Some(told) = binding::told(&observation.body) {
+            journal::tell(format_args!("rdmascope: {}", plain(told)));
+        }
+    }
+}
+
 /// The progress line of `record`.
 struct Progress {
     status: Arc<std::sync::Mutex<RecordingStatus>>,
@@ -311,8 +333,17 @@ impl Sink for Progress {
     }
 }
 
+/// The options of a command that looks for a moment: it binds nothing, but undoes what a killed run left, where it may.
+fn looking(config: &Config) -> NodeOptions {
+    let changes = match config.node.changes {
+        Changes::None => Changes::None,
+        Changes::Undo | Changes::Bind(_) => Changes::Undo,
+    };
+    NodeOptions { changes, ..config.node.clone() }
+}
+
 fn doctor(config: &Config, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
-    let node = Node::open(&config.node)?;
+    let node = Node::open(&looking(config))?;
     let mut live = Live::new(Mode::Live, node.header, config.rules.clone(), node.sources);
     live.poll_once();
     let (sources, probes) = live.availability();
@@ -337,7 +368,7 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
         }
         return Ok((engine, notices.lines()));
     }
-    let node = Node::open(&config.node)?;
+    let node = Node::open(&looking(config))?;
     let mut header: Header = node.header;
     header.note = node.no_device.as_ref().map(ToString::to_string);
     let mut live = Live::new(Mode::Live, header, config.rules.clone(), node.sources);

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use collector::node::NodeOptions;
 use collector::rule::Settings;
 use collector::sink::hook::HookSettings;
+use collector::source::nldev::binding::{BindBy, Changes};
 use collector::source::packets::{DEFAULT_BUDGET, Watch};
 use collector::source::probes::{Budget as ProbeBudget, ProbeOptions};
 use serde::Deserialize;
@@ -31,6 +32,8 @@ struct File {
     packet_budget: Option<u32>,
     loopback: bool,
     verbs_program: Option<PathBuf>,
+    allow_changes: bool,
+    bind_by: Option<String>,
     log: Option<String>,
     color: Option<String>,
     ascii: bool,
@@ -83,6 +86,11 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
         (None, Some(text)) => key("packets", text.parse())?,
         (None, None) => Watch::default(),
     };
+    let bind_by = match (global.bind_by, &file.bind_by) {
+        (Some(by), _) => by,
+        (None, Some(text)) => key("bind-by", text.parse())?,
+        (None, None) => BindBy::default(),
+    };
     if file.packet_budget == Some(0) {
         bail!("packet-budget: at least 1 packet a second");
     }
@@ -113,6 +121,7 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             packets,
             packet_budget: global.packet_budget.or(file.packet_budget).unwrap_or(DEFAULT_BUDGET),
             loopback: (global.loopback || file.loopback).then(|| global.verbs_program.clone().or(file.verbs_program)),
+            changes: if global.allow_changes || file.allow_changes { Changes::Bind(bind_by) } else { Changes::None },
             probes_aside: false,
         },
         collect: file.collect,
@@ -184,6 +193,12 @@ loopback = false
 
 # The program that measures it; default: rdmascope-verbs beside rdmascope, else on PATH.
 # verbs-program = "/usr/bin/rdmascope-verbs"
+
+# Allow what changes the node and is undone at the end: binding QPs made from now on to hardware counters by their type.
+allow-changes = false
+
+# By what they are bound: "type", or "type,pid" for a set of counters for each process.
+bind-by = "type"
 
 # How much collect says on standard error: "error", "warn", "info" or "debug".
 log = "info"

@@ -2,12 +2,13 @@
 
 use crate::inventory::{DeviceId, DeviceRecord, PortRecord, Role, World};
 use crate::observation::Seeing;
+use crate::source::nldev::binding;
 use crate::source::{congestion, devlink, ethtool, hwmon, netdev};
 use crate::timeline::counter_table::Meaning;
 
 /// Sources whose subject a node need not have. That there is nothing for them is said by `doctor`, and is no reason to
 /// doubt the numbers of a port.
-const BESIDE: [&str; 5] = [netdev::NAME, ethtool::NAME, congestion::NAME, devlink::NAME, hwmon::NAME];
+const BESIDE: [&str; 6] = [netdev::NAME, ethtool::NAME, congestion::NAME, devlink::NAME, hwmon::NAME, binding::NAME];
 
 /// What a port can tell of congestion: marks and the notifications they cause (RoCE), the wait for credits (InfiniBand).
 const CONGESTION: [Meaning; 5] =

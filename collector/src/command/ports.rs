@@ -150,6 +150,8 @@ pub struct Counter {
     pub source: &'static str,
     /// What the set belongs to where it is not the port or device: `qp 17`, `type RC`.
     pub of: Option<Arc<str>>,
+    /// QPs that a bound set counts together; null where it is not known, and for a set that is not bound.
+    pub of_qps: Option<usize>,
     /// The raw number.
     pub value: Option<u64>,
     /// Its unit.
@@ -240,10 +242,17 @@ fn one(world: &World, device: &DeviceRecord, port: &PortRecord) -> Port {
         utilisation: port.utilisation(),
         reset: device.reset.map(|(t, counters)| Reset { at_s: t.saturating_sub(world.started) as f64 / 1e9, counters }),
         lifespan_s: port.lifespan_ms.map(|ms| f64::from(ms) / 1e3),
-        counters: port.sets.iter().chain(&device.sets).flat_map(counters).collect(),
+        counters: all_counters(device, port),
         findings: findings_about(world, id, port),
         notes: notes::of_port(port),
     }
+}
+
+/// The counters of the port, of its device, and of the sets bound to its QPs.
+fn all_counters(device: &DeviceRecord, port: &PortRecord) -> Vec<Counter> {
+    let own = port.sets.iter().chain(&device.sets).flat_map(|set| counters(set, None));
+    let bound = port.bound.iter().flat_map(|set| counters(&set.counters, Some(set.qpns.len()).filter(|n| *n > 0)));
+    own.chain(bound).collect()
 }
 
 /// The totals by severity: the kernel's own sum where it writes one, else the sum over the kinds.
@@ -261,7 +270,7 @@ fn aer(record: &PcieRecord) -> Option<AerTotals> {
     })
 }
 
-fn counters(set: &CounterSet) -> Vec<Counter> {
+fn counters(set: &CounterSet, of_qps: Option<usize>) -> Vec<Counter> {
     let mut counters: Vec<Counter> = set
         .series
         .iter()
@@ -269,6 +278,7 @@ fn counters(set: &CounterSet) -> Vec<Counter> {
             name: series.name.clone(),
             source: set.source.name(),
             of: set.bound.clone(),
+            of_qps,
             value: series.value(),
             unit: series.def.unit.name(),
             meaning: series.def.meaning.map(Meaning::name),
@@ -286,6 +296,7 @@ fn counters(set: &CounterSet) -> Vec<Counter> {
             name: "*".into(),
             source: set.source.name(),
             of: set.bound.clone(),
+            of_qps,
             value: None,
             unit: "none",
             meaning: None,

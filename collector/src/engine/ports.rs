@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::inventory::{
-    BondRecord, CongestionRecord, CounterSet, DeviceId, LoopbackSample, PortEvent, PortKey, PortRecord,
+    BondRecord, CongestionRecord, CounterSet, DeviceId, LoopbackSample, PortEvent, PortKey, PortRecord, bound_to,
 };
 use crate::observation::{self, CounterSource, Nanos, PortState};
 use crate::rule::Trigger;
@@ -45,14 +45,12 @@ impl Engine {
         let device = self.world.device(id);
         let (driver, vf) = (device.driver.clone(), device.vf);
         let device_reset = device.reset.is_some_and(|(at, _)| t.saturating_sub(at) < self.window_ns);
-        let bound = match (seen.qpn, &seen.qp_type, seen.pid) {
-            (Some(qpn), _, _) => Some(Arc::from(format!("qp {qpn}"))),
-            (None, Some(qp_type), Some(pid)) => Some(Arc::from(format!("type {qp_type} of process {pid}"))),
-            (None, None, Some(pid)) => Some(Arc::from(format!("process {pid}"))),
-            (None, Some(qp_type), None) => Some(Arc::from(format!("type {qp_type}"))),
-            (None, None, None) => None,
-        };
         let index = seen.port.map(|port| self.port_index(t, id, port, PortState::Unknown));
+        if let (Some(set), Some(index)) = (seen.set, index) {
+            Arc::make_mut(&mut self.world.ports[index]).bound.take(t, vf, driver.as_ref(), set, seen);
+            return;
+        }
+        let bound = bound_to(seen);
         let sets = match index {
             Some(index) => &mut Arc::make_mut(&mut self.world.ports[index]).sets,
             None => &mut Arc::make_mut(&mut self.world.devices[id.0 as usize]).sets,

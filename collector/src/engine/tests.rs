@@ -163,3 +163,62 @@ fn a_process_is_known_by_its_ways_until_it_has_none_and_a_later_recording_begins
     let engine = after(&[PORT, process, r#"{"t":3,"type":"process","pid":7}"#]);
     assert!(engine.world().processes.is_empty());
 }
+
+/// A set of type RC that counts two QPs, on a port whose own counters have the same names.
+fn bound(t: u64, set: u32, qpns: &str, value: u64) -> String {
+    format!(
+        r#"{{"t":{t},"type":"counters","device":"d","port":1,"source":"qp","qp_type":"RC","set":{set}{qpns},"values":{{"rx_write_requests":{value}}}}}"#
+    )
+}
+
+#[test]
+fn a_bound_set_is_no_part_of_its_port_and_of_no_qp_it_does_not_count() {
+    let own = |t: u64, value: u64| {
+        format!(
+            r#"{{"t":{t},"type":"counters","device":"d","port":1,"source":"nldev","values":{{"rx_write_requests":{value}}}}}"#
+        )
+    };
+    let engine = after(&[
+        PORT,
+        &own(2, 100),
+        &bound(3, 4, r#","qpns":[17,18]"#, 60),
+        &own(2_000_000_000, 150),
+        &bound(2_000_000_003, 4, "", 90),
+    ]);
+    let port = &engine.world().ports[0];
+    assert_eq!(port.sets.len(), 1);
+    assert_eq!(port.counter("rx_write_requests").and_then(crate::timeline::Series::value), Some(150));
+    let sets: Vec<_> = port.bound.counting(18).collect();
+    assert_eq!((sets.len(), sets[0].of(), &*sets[0].qpns), (1, "type RC", &[17, 18][..]), "its QPs are as last said");
+    let series = sets[0].counters.get("rx_write_requests").unwrap();
+    assert_eq!((series.value(), series.delta.value()), (Some(90), Some(30)));
+    assert_eq!(port.bound.counting(19).count(), 0);
+}
+
+#[test]
+fn a_bound_set_that_is_gone_leaves_nothing_and_the_next_one_is_no_reset() {
+    let engine = after(&[
+        PORT,
+        &bound(3, 4, r#","qpns":[17]"#, 60),
+        r#"{"t":2000000000,"type":"counters","device":"d","port":1,"source":"qp","set":4,"removed":true,"values":{}}"#,
+        &bound(7_000_000_000, 5, r#","qpns":[21]"#, 1),
+    ]);
+    let world = engine.world();
+    let sets: Vec<_> = world.ports[0].bound.iter().map(|set| (set.id, set.qpns.to_vec())).collect();
+    assert_eq!(sets, [(5, vec![21])]);
+    assert_eq!(world.devices[0].reset, None);
+    let gone = after(&[PORT, &bound(3, 4, "", 60), r#"{"t":4,"type":"device","device":"d","removed":true}"#]);
+    assert_eq!(gone.world().ports[0].bound.iter().count(), 0, "a device that goes takes its sets with it");
+}
+
+#[test]
+fn bound_sets_are_said_again_at_the_beginning_of_a_part() {
+    let engine = after(&[PORT, &bound(3, 4, r#","qpns":[17,18]"#, 60)]);
+    let mut said = Vec::new();
+    crate::inventory::restate(engine.world(), &mut |observation| {
+        if let Body::Counters(set) = &observation.body {
+            said.push((set.set, set.qp_type.as_deref().map(str::to_owned), set.qpns.clone(), set.values.len()));
+        }
+    });
+    assert_eq!(said, [(Some(4), Some("RC".to_owned()), Some(vec![17, 18]), 1)]);
+}

@@ -36,12 +36,10 @@ fn counters(entry: &Entry, sink: &mut Sink<'_>) -> bool {
     let mut name: Vec<&str> = Vec::new();
     let mut words = entry.words.iter().map(String::as_str).peekable();
     let mut qpns = None;
-    let (mut qp_type, mut pid, mut comm) = (None, None, None);
+    let (mut qp_type, mut pid, mut comm, mut set) = (None, None, None, None);
     while let Some(word) = words.next() {
         match (word, bound || entry.paired) {
-            ("cntn", true) => {
-                words.next();
-            }
+            ("cntn", true) => set = words.next().and_then(|set| set.parse().ok()),
             ("qp-type", true) => qp_type = words.next().map(str::to_owned),
             ("pid", true) => pid = words.next().and_then(|pid| pid.parse().ok()),
             ("comm", true) => comm = words.next().map(str::to_owned),
@@ -67,6 +65,7 @@ fn counters(entry: &Entry, sink: &mut Sink<'_>) -> bool {
         sink.machine.port_named(&entry.device, port);
     }
     let source = if bound { CounterSource::Qp } else { CounterSource::Nldev };
+    let (qpns, left) = qpns.map(|list| numbers(list, MAX_QPS)).unwrap_or_default();
     if found {
         sink.counters(Counters {
             device: entry.device.clone().into(),
@@ -74,11 +73,12 @@ fn counters(entry: &Entry, sink: &mut Sink<'_>) -> bool {
             source,
             qp_type: text(&qp_type),
             pid,
+            set,
+            qpns: set.map(|_| qpns.clone()),
             values,
             ..Counters::default()
         });
     }
-    let (qpns, left) = qpns.map(|list| numbers(list, MAX_QPS)).unwrap_or_default();
     for qpn in qpns {
         sink.say(Body::Qp(Qp {
             device: entry.device.clone().into(),

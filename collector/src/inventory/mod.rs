@@ -5,6 +5,7 @@
 //! the very same thing.
 
 mod aer_tally;
+mod bound;
 mod coverage;
 mod device;
 pub(crate) mod failover;
@@ -26,6 +27,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub use aer_tally::{AerClass, AerCount, AerTally};
+pub(crate) use bound::bound_to;
+pub use bound::{BoundBy, BoundSet, BoundSets};
 pub use coverage::Coverage;
 pub(crate) use device::real_guid;
 pub use device::{DeviceId, DeviceRecord, Identity, Role};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::totals::{Bases, FailoverTotals, PostTotals};
-use super::{CounterSet, DeviceId, Latencies, Posting, Slices};
+use super::{BoundSets, CounterSet, DeviceId, Latencies, Posting, Slices};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
 use crate::timeline::{Events, Growth, Ring, Series};
@@ -155,6 +155,8 @@ pub struct PortRecord {
     pub events: Events<PortEvent>,
     /// Counter sets.
     pub sets: Vec<CounterSet>,
+    /// Counter sets bound to its QPs. The kernel has them in the port's own counters already.
+    pub bound: BoundSets,
     /// Rates per window by meaning, in the meaning's unit per second.
     pub rates: BTreeMap<Meaning, Ring>,
     /// Bytes per second that traced work requests send (not those they fetch), by window; empty when nothing was traced.
@@ -229,6 +231,7 @@ impl PortRecord {
             states: Events::new(MAX_EVENTS),
             events: Events::new(MAX_EVENTS),
             sets: Vec::new(),
+            bound: BoundSets::default(),
             rates: BTreeMap::new(),
             traced: Ring::default(),
             loopbacks: Arc::new(Events::new(MAX_LOOPBACKS)),
@@ -266,6 +269,7 @@ impl PortRecord {
     /// The device is gone, and the state is not known any more, whatever another source said last.
     pub(crate) fn lose_device(&mut self, t: Nanos) {
         self.change_state(t.max(self.state_t), PortState::Unknown);
+        self.bound.clear();
     }
 
     /// Notes a state; says whether it is a change between two known states.

@@ -30,6 +30,7 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
     say_bonds(world, &mut say);
     say_functions(world, &mut say);
     say_counters(world, &mut say);
+    say_bound(world, &mut say);
     say_qps(world, &mut say);
     say_processes(world, &mut say);
     say_sources(world, &mut say);
@@ -157,6 +158,27 @@ fn say_counters(world: &World, say: &mut Say<'_>) {
             unavailable: set.unavailable.iter().map(|r| ("*".into(), r.as_str().into())).collect(),
             ..Counters::default()
         }));
+    }
+}
+
+/// Sets bound to QPs, under their numbers and with the QPs they count.
+fn say_bound(world: &World, say: &mut Say<'_>) {
+    for (device, port) in world.present_ports() {
+        for set in port.bound.iter() {
+            let values = set.counters.series.iter().filter_map(|s| s.value().map(|value| (lend(&s.name), value)));
+            say(Body::Counters(Counters {
+                device: lend(&device.name),
+                port: Some(port.key.port),
+                source: set.counters.source,
+                qpn: set.by.qpn,
+                qp_type: lend_option(set.by.qp_type.as_ref()),
+                pid: set.by.pid,
+                set: Some(set.id),
+                qpns: Some(set.qpns.to_vec()),
+                values: values.collect(),
+                ..Counters::default()
+            }));
+        }
     }
 }
 

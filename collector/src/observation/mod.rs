@@ -321,6 +321,15 @@ pub struct Counters<'a> {
     /// The process whose QPs a bound set counts, where it counts those of one process only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// The kernel's number of a bound set (`RDMA_NLDEV_ATTR_STAT_COUNTER_ID`), unique to the device while the set lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<u32>,
+    /// The QPs a bound set counts together; absent: those last said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qpns: Option<Vec<u32>>,
+    /// The bound set is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<bool>,
     /// Raw values by the driver's names.
     #[serde(borrow, default)]
     pub values: Pairs<'a, u64>,

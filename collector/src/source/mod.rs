@@ -49,6 +49,9 @@ pub trait Source: Send {
     /// for the next period. The source may bring its [`Source::due`] forward.
     fn nudge(&mut self, _now: Nanos) {}
 
+    /// The last call, before the source is dropped: one that has changed something undoes it, and says so.
+    fn end(&mut self, _now: Nanos, _emit: &mut Emit<'_>) {}
+
     /// File descriptors that become readable when the source has something before it is due.
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()

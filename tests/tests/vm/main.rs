@@ -1,5 +1,6 @@
 //! Assertions over what the payloads left on real kernels; see [`end_to_end::vm`].
 
+mod bound;
 mod doctor;
 mod failover;
 mod killed;

@@ -267,12 +267,14 @@ impl<'s> Page<'s> {
             );
         }
         let counters: u64 = world.ports.iter().flat_map(|port| &port.sets).map(|set| set.dropped).sum();
+        let bound: u64 = world.ports.iter().map(|port| port.bound.dropped).sum();
         for (n, what) in [
             (world.findings_dropped, "findings only counted: too many of one rule"),
             (world.qps.details_dropped, "QP histories dropped to make room for busier ones"),
             (world.qps.gone_dropped, "destroyed QPs no longer remembered"),
             (world.qp_failures.dropped, "QP failures no longer remembered"),
             (counters, "counter readings of sets with too many counters not stored"),
+            (bound, "readings of bound counter sets not stored: too many sets on a port"),
         ] {
             if n > 0 {
                 any = true;

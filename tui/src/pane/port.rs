@@ -127,7 +127,8 @@ impl Pane for PortPane {
         let used = draw_lanes(scene, charts, buf, port, &axis, self.cursor);
         let list = below(charts, used);
         let mut rows: Vec<(&Series, &str)> = Vec::new();
-        for set in port.sets.iter().chain(&device.sets) {
+        let bound = port.bound.iter().map(|set| &set.counters);
+        for set in port.sets.iter().chain(&device.sets).chain(bound) {
             let place = set.bound.as_deref().unwrap_or_else(|| set.source.name());
             rows.extend(set.series.iter().filter(|s| !s.def.is_setting()).map(|series| (series, place)));
         }

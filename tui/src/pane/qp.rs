@@ -98,6 +98,7 @@ impl Pane for QpPane {
         let mut left = changes(scene, qp);
         left.push(Line::raw(""));
         left.extend(timers(qp, theme));
+        left.extend(port.map(|port| bound(port, qp, theme)).unwrap_or_default());
         let width = usize::from(if wide { body.width - half } else { body.width });
         let right = histograms(world, qp, width, theme);
         if !wide {
@@ -292,6 +293,35 @@ fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
     ]
 }
 
+/// Hardware counters of the sets that count this QP: those that are not 0. What a set counts of several QPs is of no one.
+fn bound<'a>(port: &PortRecord, qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
+    let mut lines = Vec::new();
+    for set in port.bound.counting(qp.qpn) {
+        let whose = match set.qpns.len() {
+            1 => "of this QP alone".to_owned(),
+            n => format!("of {} QPs together, this one among them", number::grouped(n as u64)),
+        };
+        lines.push(Line::raw(""));
+        lines.push(Line::from(vec![
+            Span::styled(" hardware counters", theme.strong),
+            Span::styled(format!(" bound to {}: {whose}", set.of()), theme.text),
+        ]));
+        let counted = set.counters.series.iter().filter_map(|s| Some((s, s.value().filter(|value| *value > 0)?)));
+        let before = lines.len();
+        for (series, value) in counted {
+            let rate = number::per_second(series.rate);
+            lines.push(Line::styled(
+                format!("   {:<32} {:>16} {rate:>9}/s", series.name, number::grouped(value)),
+                theme.text,
+            ));
+        }
+        if lines.len() == before {
+            lines.push(Line::styled("   every counter that can be read is 0", theme.dim));
+        }
+    }
+    lines
+}
+
 fn histograms<'a>(world: &World, qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
     let traced = qp.stats_t.is_some();
     let mut lines = vec![Line::styled(
@@ -400,5 +430,43 @@ mod tests {
         assert_eq!(retry_window(&qp), None);
         qp.timeout = None;
         assert_eq!(retry_window(&qp), None);
+    }
+
+    /// What the pane says of bound counters for a QP, on a port with one set of type RC that counts `qpns`.
+    fn said(qpn: u32, qpns: &[u32]) -> String {
+        use collector::engine::Engine;
+        use collector::observation::recording::Header;
+        use collector::observation::{Body, CounterSource, Counters, Observation, Port, Qp, QpEvent};
+        let mut engine = Engine::new(Header::new(), collector::rule::Settings::default());
+        let mut take = |body| engine.take(&Observation { t: 1_000_000_000, body });
+        take(Body::Port(Port { device: "mlx5_0".into(), port: 1, ..Port::default() }));
+        take(Body::Qp(Qp { device: "mlx5_0".into(), qpn, port: Some(1), event: QpEvent::Seen, ..Qp::default() }));
+        take(Body::Counters(Counters {
+            device: "mlx5_0".into(),
+            port: Some(1),
+            source: CounterSource::Qp,
+            qp_type: Some("RC".into()),
+            set: Some(4),
+            qpns: Some(qpns.to_vec()),
+            values: [("out_of_sequence".into(), 1_234), ("packet_seq_err".into(), 0)].into_iter().collect(),
+            ..Counters::default()
+        }));
+        let world = engine.world();
+        let qp = world.qps.iter().next().unwrap();
+        let theme = Theme::new(crate::theme::ThemeName::default(), false);
+        let lines = bound(port_of(world, qp).unwrap(), qp, &theme);
+        lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_a_set_counts_of_several_qps_is_said_to_be_of_all_of_them() {
+        let text = said(17, &[17, 18, 19]);
+        assert!(text.contains("bound to type RC: of 3 QPs together, this one among them"), "{text}");
+        assert!(
+            text.contains("out_of_sequence") && text.contains("1,234") && !text.contains("packet_seq_err"),
+            "{text}"
+        );
+        assert!(said(17, &[17]).contains("of this QP alone"));
+        assert_eq!(said(17, &[18, 19]), "", "a set that does not count it");
     }
 }

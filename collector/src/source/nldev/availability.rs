@@ -21,9 +21,12 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// Why there is no way to the kernel.
 #[derive(Debug)]
 pub(super) struct Closed {
-    reason: String,
-    fix: Option<String>,
+    pub(super) reason: String,
+    pub(super) fix: Option<String>,
 }
+
+/// Opens one more way to the kernel.
+pub(super) type Opener = Box<dyn FnMut() -> Result<Conversation, Closed> + Send>;
 
 /// Opens the socket, unless that would load `ib_core`.
 pub(super) fn open(proc: &Path) -> Link {
@@ -38,6 +41,17 @@ pub(super) fn open(proc: &Path) -> Link {
         },
     };
     Link::Closed { reason: closed(&error), retry_at: 0 }
+}
+
+/// What opens sockets, unless that would load `ib_core`.
+pub(super) fn opener(proc: &Path) -> Opener {
+    let proc = proc.to_owned();
+    Box::new(move || {
+        if transport::registered(&proc) == Some(false) {
+            return Err(closed(&io::Error::from_raw_os_error(EPROTONOSUPPORT)));
+        }
+        transport::open().map(|socket| Conversation::new(Box::new(socket))).map_err(|error| closed(&error))
+    })
 }
 
 /// This process lives in a PID namespace of its own; `false` when that cannot be told.
@@ -127,6 +141,9 @@ impl Nldev {
             );
             let fix = Some("rdma statistic qp unbind, or bind by type instead of by QP".to_owned());
             gaps.push(Missing { what: "counters in between".to_owned(), reason, fix });
+        }
+        for (port, reason) in self.sets.gaps(&self.statistics.ports) {
+            gaps.push(said(&format!("counters bound to QPs of {} port {}", port.device, port.port), reason.to_owned()));
         }
         if self.netns_shared == Some(false) {
             gaps.push(Missing {

@@ -4,18 +4,21 @@
 //! ```text
 //! uapi          the interface's numbers          conversation  one request and its whole answer
 //! transport     the kernel's socket              reply         what an answer means
-//! statistics    port counters, and bound counters that make them dear
+//! statistics    port counters
+//! sets          counters bound to QPs, which make those dear
 //! monitor       events without asking            listing       the list of QPs, a part at a time
 //! qp_list       what changed in it               owner         whose a QP is
 //! peers         who a QP is connected to
 //! availability  what is not seen, and why
+//! binding       a source of its own: has QPs bound to counters by type, where changes are allowed, and undoes it
 //! ```
 //!
-//! It only asks: no command here sets, binds or resets anything, none needs a privilege, and the socket is not opened
+//! But for `binding` it only asks: no command here sets, binds or resets anything, none needs a privilege, and the socket is not opened
 //! where that would load `ib_core`. Devices are filtered by name before anything is asked about them. Devices and ports
 //! as such are the sysfs source's subject; a `device` observation from here adds the index, the GUID and the firmware.
 
 mod availability;
+pub mod binding;
 mod conversation;
 mod listing;
 mod monitor;
@@ -25,6 +28,7 @@ mod qp_list;
 mod reply;
 #[cfg(test)]
 mod scene;
+mod sets;
 mod statistics;
 #[cfg(test)]
 mod stored;
@@ -46,6 +50,7 @@ use listing::{Listing, QpGaps};
 use monitor::Monitor;
 use qp_list::QpList;
 use reply::DeviceInfo;
+use sets::BoundSets;
 use statistics::Statistics;
 use uapi::{attr, command};
 
@@ -113,6 +118,7 @@ pub struct Nldev {
     devices: Vec<DeviceInfo>,
     devices_fault: Option<String>,
     statistics: Statistics,
+    sets: BoundSets,
     qps: QpList,
     listing: Option<Listing>,
     qp_gaps: QpGaps,
@@ -131,10 +137,11 @@ impl Nldev {
     #[must_use]
     pub fn start(options: Options) -> Self {
         let link = availability::open(&options.proc);
-        Self::over(link, Monitor::default(), options)
+        let sets = BoundSets::new(availability::opener(&options.proc));
+        Self::over(link, sets, Monitor::default(), options)
     }
 
-    fn over(link: Link, monitor: Monitor, options: Options) -> Self {
+    fn over(link: Link, sets: BoundSets, monitor: Monitor, options: Options) -> Self {
         let mut source = Self {
             link,
             monitor,
@@ -143,6 +150,7 @@ impl Nldev {
             devices: Vec::new(),
             devices_fault: None,
             statistics: Statistics::default(),
+            sets,
             qps: QpList::default(),
             listing: None,
             qp_gaps: QpGaps::default(),
@@ -263,11 +271,11 @@ impl Nldev {
         self.devices = devices;
     }
 
-    /// Counts the bound counters when it is time, and reads the ports' counters.
+    /// Reads the bound counters when it is time, and the ports' counters.
     fn read_statistics(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         let Link::Open { questions: conversation, .. } = &mut self.link else { return };
         if now >= self.bound_due {
-            for fault in self.statistics.count_bound(conversation) {
+            for fault in self.sets.read(conversation, &mut self.statistics.ports, now, emit) {
                 count_overrun(&mut self.overruns, &fault);
             }
             let spread =

@@ -1,7 +1,7 @@
 //! What the kernel's answers mean (drivers/infiniband/core/nldev.c writes them).
 
 use super::attribute::Attributes;
-use super::uapi::{DEVICE_TYPE_SMI, attr};
+use super::uapi::{COUNTER_MODE_AUTO, DEVICE_TYPE_SMI, attr};
 
 /// One RDMA device (`RDMA_NLDEV_CMD_GET`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,19 +124,78 @@ pub(super) fn qp_count(message: Attributes<'_>) -> Option<u64> {
         .and_then(|entry| entry.u64(attr::RES_SUMMARY_ENTRY_CURR))
 }
 
-/// The hardware counters of a port (`RDMA_NLDEV_CMD_STAT_GET` without a resource).
+/// The hardware counters of a port (`RDMA_NLDEV_CMD_STAT_GET` without a resource), or of one bound set.
 pub(super) fn counters(message: Attributes<'_>) -> impl Iterator<Item = (&str, u64)> {
     message.nest(attr::STAT_HWCOUNTERS).entries(attr::STAT_HWCOUNTER_ENTRY).filter_map(|entry| {
         Some((entry.text(attr::STAT_HWCOUNTER_ENTRY_NAME)?, entry.u64(attr::STAT_HWCOUNTER_ENTRY_VALUE)?))
     })
 }
 
-/// The ports of the counters bound to QPs in one message of a `RDMA_NLDEV_CMD_STAT_GET` dump, one entry a counter.
-pub(super) fn bound_counters(message: Attributes<'_>) -> impl Iterator<Item = u32> {
-    message
-        .nest(attr::STAT_COUNTER)
-        .entries(attr::STAT_COUNTER_ENTRY)
-        .map(|entry| entry.u32(attr::PORT_INDEX).unwrap_or(0))
+/// The counter mode of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct CounterMode {
+    /// `RDMA_COUNTER_MODE_*`.
+    pub(super) mode: u32,
+    /// By what QPs are bound in the automatic mode, `RDMA_COUNTER_MASK_*`; 0 in the others.
+    pub(super) mask: u32,
+}
+
+impl CounterMode {
+    pub(super) fn read(message: Attributes<'_>) -> Option<Self> {
+        Some(Self { mode: message.u32(attr::STAT_MODE)?, mask: message.u32(attr::STAT_AUTO_MODE_MASK).unwrap_or(0) })
+    }
+}
+
+/// One counter set bound to QPs, an entry of a `RDMA_NLDEV_CMD_STAT_GET` dump (`fill_res_counter_entry`).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SetInfo<'a> {
+    /// Unique to the device while the set lives.
+    pub(super) id: u32,
+    /// Absent only from what is no kernel's answer.
+    pub(super) port: Option<u32>,
+    /// The kernel made it in the automatic mode. It keeps that mark when the port leaves the mode.
+    pub(super) automatic: bool,
+    /// The type of its QPs, where it was made by type.
+    pub(super) qp_type: Option<u8>,
+    /// The process of its QPs, where it was made by process; in this process's PID namespace.
+    pub(super) pid: Option<u32>,
+    entry: Attributes<'a>,
+}
+
+impl<'a> SetInfo<'a> {
+    fn read(entry: Attributes<'a>) -> Option<Self> {
+        Some(Self {
+            id: entry.u32(attr::STAT_COUNTER_ID)?,
+            port: entry.u32(attr::PORT_INDEX),
+            automatic: entry.u32(attr::STAT_MODE) == Some(COUNTER_MODE_AUTO),
+            qp_type: entry.u8(attr::RES_TYPE),
+            pid: entry.u32(attr::RES_PID).filter(|pid| *pid != 0),
+            entry,
+        })
+    }
+
+    /// The QPs it counts together.
+    pub(super) fn qpns(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let entries = self.entry.nest(attr::RES_QP).entries(attr::RES_QP_ENTRY);
+        entries.filter_map(|entry| entry.u32(attr::RES_LQPN))
+    }
+
+    /// Its counters.
+    pub(super) fn counters(&self) -> impl Iterator<Item = (&'a str, u64)> + use<'a> {
+        counters(self.entry)
+    }
+}
+
+/// The counter sets bound to QPs in one message, and how many entries could not be read.
+pub(super) fn sets<'a>(message: Attributes<'a>, mut each: impl FnMut(SetInfo<'a>)) -> u64 {
+    let mut odd = 0;
+    for entry in message.nest(attr::STAT_COUNTER).entries(attr::STAT_COUNTER_ENTRY) {
+        match SetInfo::read(entry) {
+            Some(set) => each(set),
+            None => odd += 1,
+        }
+    }
+    odd + u64::from(message.nest(attr::STAT_COUNTER).damaged())
 }
 
 #[cfg(test)]

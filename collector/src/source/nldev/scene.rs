@@ -2,7 +2,9 @@
 
 use super::conversation::request;
 use super::stored::{Datagram, Exchange};
-use super::uapi::{attr, command, message_type};
+use super::uapi::{
+    COUNTER_MASK_PID, COUNTER_MASK_QP_TYPE, COUNTER_MODE_AUTO, COUNTER_MODE_MANUAL, attr, command, message_type,
+};
 
 pub(super) const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
 pub(super) const MULTI: u16 = netlink_packet_core::NLM_F_MULTIPART;
@@ -37,6 +39,11 @@ pub(super) fn statistics(index: u32, replies: Vec<Vec<u8>>) -> Exchange {
 }
 
 pub(super) fn counters(values: &[(&str, u64)]) -> Vec<u8> {
+    message(command::STAT_GET, 0, &counter_table(values))
+}
+
+/// The hardware counters' table.
+fn counter_table(values: &[(&str, u64)]) -> Vec<u8> {
     let entries: Vec<u8> = values
         .iter()
         .flat_map(|(name, value)| {
@@ -45,24 +52,76 @@ pub(super) fn counters(values: &[(&str, u64)]) -> Vec<u8> {
             attribute(0x8000 | attr::STAT_HWCOUNTER_ENTRY, &entry)
         })
         .collect();
-    message(command::STAT_GET, 0, &attribute(0x8000 | attr::STAT_HWCOUNTERS, &entries))
+    attribute(0x8000 | attr::STAT_HWCOUNTERS, &entries)
 }
 
-pub(super) fn counter_mode(index: u32, mode: u32) -> Exchange {
+/// The question for the counter mode of port 1, answered with each of these.
+pub(super) fn counter_mode_answer(index: u32, replies: Vec<Vec<u8>>) -> Exchange {
     let question = [
         (attr::DEV_INDEX, index),
         (attr::PORT_INDEX, 1),
         (attr::STAT_MODE, 0),
         (attr::STAT_RES, u32::from(attr::RES_QP)),
     ];
-    exchange(command::STAT_GET, 0, &question, vec![message(command::STAT_GET, 0, &number(attr::STAT_MODE, mode))])
+    exchange(command::STAT_GET, 0, &question, replies)
 }
 
-pub(super) fn bound(index: u32, count: usize) -> Exchange {
-    let entry = attribute(attr::STAT_COUNTER_ENTRY, &number(attr::PORT_INDEX, 1));
-    let table = attribute(attr::STAT_COUNTER, &entry.repeat(count));
-    let question = [(attr::DEV_INDEX, index), (attr::STAT_RES, u32::from(attr::RES_QP))];
-    exchange(command::STAT_GET, DUMP, &question, vec![message(command::STAT_GET, MULTI, &table), done(0)])
+/// The counter mode of port 1, as `stat_get_doit_qp` writes it: the mask in the automatic mode only.
+pub(super) fn counter_mode(index: u32, mode: u32, mask: u32) -> Exchange {
+    let mut parts =
+        [number(attr::DEV_INDEX, index), number(attr::PORT_INDEX, 1), number(attr::STAT_MODE, mode)].concat();
+    if mode == COUNTER_MODE_AUTO {
+        parts.extend(number(attr::STAT_AUTO_MODE_MASK, mask));
+    }
+    counter_mode_answer(index, vec![message(command::STAT_GET, 0, &parts)])
+}
+
+/// A set of counters bound to QPs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Set<'s> {
+    pub(super) id: u32,
+    /// The mask of the automatic mode it was made in; 0: made by hand.
+    pub(super) mask: u32,
+    pub(super) qp_type: u8,
+    pub(super) pid: u32,
+    pub(super) qpns: Vec<u32>,
+    pub(super) values: Vec<(&'s str, u64)>,
+}
+
+impl Set<'_> {
+    /// An entry as `fill_res_counter_entry` writes it.
+    fn entry(&self) -> Vec<u8> {
+        let mode = if self.mask == 0 { COUNTER_MODE_MANUAL } else { COUNTER_MODE_AUTO };
+        let mut parts =
+            [number(attr::PORT_INDEX, 1), number(attr::STAT_COUNTER_ID, self.id), number(attr::STAT_MODE, mode)]
+                .concat();
+        if self.mask & COUNTER_MASK_QP_TYPE != 0 {
+            parts.extend(attribute(attr::RES_TYPE, &[self.qp_type]));
+        }
+        if self.mask & COUNTER_MASK_PID != 0 {
+            parts.extend(number(attr::RES_PID, self.pid));
+        }
+        let qps = self.qpns.iter().flat_map(|qpn| attribute(attr::RES_QP_ENTRY, &number(attr::RES_LQPN, *qpn)));
+        parts.extend(attribute(0x8000 | attr::RES_QP, &qps.collect::<Vec<u8>>()));
+        parts.extend(counter_table(&self.values));
+        attribute(attr::STAT_COUNTER_ENTRY, &parts)
+    }
+}
+
+/// A part of the list of bound sets.
+pub(super) fn set_part(sets: &[Set<'_>]) -> Vec<u8> {
+    let entries: Vec<u8> = sets.iter().flat_map(Set::entry).collect();
+    message(command::STAT_GET, MULTI, &attribute(attr::STAT_COUNTER, &entries))
+}
+
+/// The list of the sets bound on port 1.
+pub(super) fn bound_answer(index: u32, replies: Vec<Vec<u8>>) -> Exchange {
+    let question = [(attr::DEV_INDEX, index), (attr::PORT_INDEX, 1), (attr::STAT_RES, u32::from(attr::RES_QP))];
+    exchange(command::STAT_GET, DUMP, &question, replies)
+}
+
+pub(super) fn bound(index: u32, sets: &[Set<'_>]) -> Exchange {
+    bound_answer(index, vec![set_part(sets), done(0)])
 }
 
 pub(super) fn qp_count(index: u32, count: u64) -> Exchange {

@@ -3,7 +3,7 @@
 //! sysfs serves `hw_counters` from a cache of `lifespan` ms; this command asks the driver each time. It has two traps:
 //! - While counters are bound to QPs (`rdma statistic qp`), the kernel asks every bound counter of the port again for
 //!   every name it prints (`rdma_counter_get_hwstat_value`, drivers/infiniband/core/counters.c): names × bound counters
-//!   firmware commands a read. So their number is watched and the period grows with it.
+//!   firmware commands a read. So their number is watched (`sets`) and the period grows with it.
 //! - It knows no counters of a whole device, only of ports, and answers EINVAL to all it does not know.
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +13,7 @@ use crate::source::Emit;
 
 use super::conversation::{Conversation, Fault};
 use super::reply::{self, DeviceInfo};
-use super::uapi::{COUNTER_MODE_NONE, attr, command};
+use super::uapi::{attr, command};
 
 /// What netlink gave of one port.
 pub(super) struct PortStatistics {
@@ -133,37 +133,6 @@ impl Statistics {
         }
         self.tell_coverage();
         (faults, lost_a_port)
-    }
-
-    /// Counts the counters bound to QPs. The mode of a port costs no firmware command; only where it says that there
-    /// are some are they listed, which asks each of them once.
-    pub(super) fn count_bound(&mut self, conversation: &mut Conversation) -> Vec<Fault> {
-        let mut faults = Vec::new();
-        for port in &mut self.ports {
-            port.bound = 0;
-            let mut mode = COUNTER_MODE_NONE;
-            // The kernel takes a mode in the request as the question for the mode; its value is not looked at.
-            let request = [
-                (attr::DEV_INDEX, port.device_index),
-                (attr::PORT_INDEX, port.port),
-                (attr::STAT_MODE, COUNTER_MODE_NONE),
-                (attr::STAT_RES, u32::from(attr::RES_QP)),
-            ];
-            let answer = conversation.get(command::STAT_GET, &request, |message| {
-                mode = message.u32(attr::STAT_MODE).unwrap_or(COUNTER_MODE_NONE);
-            });
-            faults.extend(answer.err().filter(|fault| !matches!(fault, Fault::Refused(_))));
-            if mode == COUNTER_MODE_NONE {
-                continue;
-            }
-            let request = [(attr::DEV_INDEX, port.device_index), (attr::STAT_RES, u32::from(attr::RES_QP))];
-            let answer = conversation.dump(command::STAT_GET, &request, |message| {
-                port.bound +=
-                    reply::bound_counters(message).filter(|bound| *bound == port.port || *bound == 0).count() as u64;
-            });
-            faults.extend(answer.err().filter(|fault| !matches!(fault, Fault::Refused(_))));
-        }
-        faults
     }
 
     /// Firmware commands that bound counters add to one read of all ports.

@@ -21,11 +21,12 @@ fn record_a_dialogue() {
         let socket = super::transport::open().unwrap();
         Conversation::new(Box::new(Recorder { socket, dialogue: Arc::clone(&dialogue), current: 0 }))
     };
+    let sets = super::sets::BoundSets::new(availability::opener(&options.proc));
     let link = match availability::open(&options.proc) {
         Link::Open { .. } => Link::Open { questions: conversation(), lists: conversation() },
         closed @ Link::Closed { .. } => closed,
     };
-    let mut source = Nldev::over(link, Monitor::default(), options);
+    let mut source = Nldev::over(link, sets, Monitor::default(), options);
     let started = std::time::Instant::now();
     for round in 0..std::env::var("NLDEV_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap()) {
         let mut now = (1 + round * 5) * SECOND;

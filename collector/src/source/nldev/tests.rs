@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::conversation::ENOBUFS;
 use super::scene::{
-    INTERRUPTED, bound, counter_mode, counters, devices, done, message, qp_count, qp_list, qp_part, refusal, statistics,
+    INTERRUPTED, Set, bound, counter_mode, counters, devices, done, message, qp_count, qp_list, qp_part, refusal,
+    statistics,
 };
 use super::stored::{Asked, Exchange, Stored};
 use super::*;
@@ -46,8 +47,10 @@ impl Scene {
         change(&mut options);
         let asked = Asked::clone(&stored.asked);
         let lists = Conversation::new(Box::new(stored.beside()));
+        let beside = stored.beside();
+        let sets = BoundSets::new(Box::new(move || Ok(Conversation::new(Box::new(beside.beside())))));
         let link = Link::Open { questions: Conversation::new(Box::new(stored)), lists };
-        Self { source: Nldev::over(link, monitor, options), asked, _proc: proc }
+        Self { source: Nldev::over(link, sets, monitor, options), asked, _proc: proc }
     }
 
     /// Polls at a second and returns what was emitted, each with its type.

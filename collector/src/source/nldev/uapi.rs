@@ -1,5 +1,6 @@
 //! The numbers of the RDMA netlink interface, from the kernel's `include/uapi/rdma/rdma_netlink.h` (an ABI: values are
-//! only ever added) and `include/uapi/linux/netlink.h`. Only reading commands are listed.
+//! only ever added) and `include/uapi/linux/netlink.h`. The two commands that change something are in a module of their own,
+//! which only `binding` uses.
 
 /// `RDMA_NL_NLDEV`: the client number of the device interface.
 const CLIENT: u16 = 5;
@@ -33,6 +34,14 @@ pub(super) mod command {
     pub(in super::super) const MONITOR: u16 = 28;
 }
 
+/// The commands of `enum rdma_nldev_command` that change something; the kernel asks for `CAP_NET_ADMIN`.
+pub(super) mod change {
+    /// Sets a port's counter mode, or binds one QP (which is never asked for here).
+    pub(in super::super) const STAT_SET: u16 = 16;
+    /// Takes one QP out of a counter set.
+    pub(in super::super) const STAT_DEL: u16 = 18;
+}
+
 /// `enum rdma_nldev_attr`.
 pub(super) mod attr {
     pub(in super::super) const DEV_INDEX: u16 = 1;
@@ -59,8 +68,10 @@ pub(super) mod attr {
     pub(in super::super) const SYS_NETNS_MODE: u16 = 66;
     pub(in super::super) const STAT_MODE: u16 = 74;
     pub(in super::super) const STAT_RES: u16 = 75;
+    pub(in super::super) const STAT_AUTO_MODE_MASK: u16 = 76;
     pub(in super::super) const STAT_COUNTER: u16 = 77;
     pub(in super::super) const STAT_COUNTER_ENTRY: u16 = 78;
+    pub(in super::super) const STAT_COUNTER_ID: u16 = 79;
     pub(in super::super) const STAT_HWCOUNTERS: u16 = 80;
     pub(in super::super) const STAT_HWCOUNTER_ENTRY: u16 = 81;
     pub(in super::super) const STAT_HWCOUNTER_ENTRY_NAME: u16 = 82;
@@ -72,6 +83,15 @@ pub(super) mod attr {
 
 /// `RDMA_COUNTER_MODE_NONE`: no counter is bound to any QP of the port.
 pub(super) const COUNTER_MODE_NONE: u32 = 0;
+/// `RDMA_COUNTER_MODE_AUTO`: the kernel binds each QP that gets the port from now on, by the mask.
+pub(super) const COUNTER_MODE_AUTO: u32 = 1;
+/// `RDMA_COUNTER_MODE_MANUAL`: QPs were bound one by one, or are left from the automatic mode.
+pub(super) const COUNTER_MODE_MANUAL: u32 = 2;
+
+/// `RDMA_COUNTER_MASK_QP_TYPE`: a set for each QP type.
+pub(super) const COUNTER_MASK_QP_TYPE: u32 = 1;
+/// `RDMA_COUNTER_MASK_PID`: a set for each process.
+pub(super) const COUNTER_MASK_PID: u32 = 2;
 
 /// `RDMA_DEVICE_TYPE_SMI`: a sub-device that only carries subnet management.
 pub(super) const DEVICE_TYPE_SMI: u8 = 1;

@@ -5,7 +5,7 @@ use std::io;
 use super::*;
 use crate::source::nldev::reply;
 use crate::source::nldev::scene::{
-    INTERRUPTED, MULTI, counters, done, exchange, message, number, qp_part, raw, refusal,
+    INTERRUPTED, MULTI, Set, counters, done, exchange, message, number, qp_part, raw, refusal, set_part,
 };
 use crate::source::nldev::stored::Stored;
 use crate::source::nldev::uapi::{attr, command};
@@ -124,7 +124,9 @@ proptest::proptest! {
         cut in 0usize..600,
         changes in proptest::collection::vec((0usize..600, proptest::num::u8::ANY), 0..12),
     ) {
-        let mut bytes = [qp_part(0, &[(17, 3, 41), (18, 2, 42)]), counters(&[("a", 1), ("b", 2)])].concat();
+        let set = Set { id: 4, mask: 3, qp_type: 2, pid: 41, qpns: vec![17, 18], values: vec![("a", 1)] };
+        let mut bytes =
+            [set_part(&[set]), qp_part(0, &[(17, 3, 41), (18, 2, 42)]), counters(&[("a", 1), ("b", 2)])].concat();
         for (at, byte) in changes {
             // The sequence number stays, or nothing would be read at all.
             if let Some(place) = bytes.get_mut(at).filter(|_| !(8..12).contains(&at)) {
@@ -136,7 +138,8 @@ proptest::proptest! {
         let mut read = 0;
         let _ = conversation.dump(command::RES_QP_GET, &[], |message| {
             reply::qps(message, |_| read += 1);
-            read += reply::counters(message).count() + reply::bound_counters(message).count();
+            read += reply::counters(message).count();
+            reply::sets(message, |set| read += set.qpns().count() + set.counters().count());
             read += usize::from(reply::qp_count(message).is_some() || reply::PortInfo::read(message).is_some());
         });
         proptest::prop_assert!(read <= 600);

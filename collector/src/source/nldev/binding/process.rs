@@ -1,0 +1,107 @@
+//! A process, told from another one that later has the same number.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Which process, of which boot, seen from which PID namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    /// When it was started, clock ticks since boot (field 22 of `/proc/PID/stat`, proc(5)).
+    pub(super) start_ticks: u64,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub(super) boot_id: String,
+    /// `pid:[4026531836]`: the number means something in this namespace only.
+    pub(super) pid_namespace: String,
+}
+
+/// What became of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It runs.
+    Living,
+    /// It has ended in this boot.
+    Ended,
+    /// It belonged to an earlier boot: nothing of it is in this kernel.
+    EarlierBoot,
+    /// It cannot be told, and why not.
+    Unknown(&'static str),
+}
+
+impl Process {
+    /// This process.
+    pub(super) fn own(proc: &Path) -> io::Result<Self> {
+        let stat = fs::read_to_string(proc.join("self/stat"))?;
+        let odd = || io::Error::new(io::ErrorKind::InvalidData, "/proc/self/stat is not in its form");
+        Ok(Self {
+            pid: std::process::id(),
+            start_ticks: start_ticks(&stat).ok_or_else(odd)?,
+            boot_id: boot_id(proc)?,
+            pid_namespace: pid_namespace(proc)?,
+        })
+    }
+
+    /// Whether it still runs.
+    pub(super) fn life(&self, proc: &Path) -> Life {
+        match boot_id(proc) {
+            Ok(boot_id) if boot_id != self.boot_id => return Life::EarlierBoot,
+            Ok(_) => {}
+            Err(_) => return Life::Unknown("the boot's id cannot be read"),
+        }
+        if pid_namespace(proc).ok().as_ref() != Some(&self.pid_namespace) {
+            return Life::Unknown("it is of another PID namespace");
+        }
+        match fs::read_to_string(proc.join(self.pid.to_string()).join("stat")) {
+            Ok(stat) => match start_ticks(&stat) {
+                Some(ticks) if ticks == self.start_ticks => Life::Living,
+                Some(_) => Life::Ended,
+                None => Life::Unknown("its /proc/PID/stat is not in its form"),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Life::Ended,
+            // A process that ends while it is looked at: ESRCH.
+            Err(error) if error.raw_os_error() == Some(3) => Life::Ended,
+            Err(_) => Life::Unknown("its /proc/PID/stat cannot be read"),
+        }
+    }
+}
+
+fn boot_id(proc: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(proc.join("sys/kernel/random/boot_id"))?.trim().to_owned())
+}
+
+fn pid_namespace(proc: &Path) -> io::Result<String> {
+    Ok(fs::read_link(proc.join("self/ns/pid"))?.to_string_lossy().into_owned())
+}
+
+/// The name before it may hold anything, also brackets.
+fn start_ticks(stat: &str) -> Option<u64> {
+    stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_lives_and_one_with_another_start_has_ended() {
+        let own = Process::own(Path::new("/proc")).unwrap();
+        assert_eq!(own.life(Path::new("/proc")), Life::Living);
+        let before = Process { start_ticks: own.start_ticks - 1, ..own.clone() };
+        assert_eq!(before.life(Path::new("/proc")), Life::Ended);
+        let gone = Process { pid: u32::MAX, ..own.clone() };
+        assert_eq!(gone.life(Path::new("/proc")), Life::Ended);
+    }
+
+    #[test]
+    fn a_process_of_another_boot_left_nothing_and_one_of_another_namespace_may_live() {
+        let own = Process::own(Path::new("/proc")).unwrap();
+        let booted = Process { boot_id: "other".to_owned(), ..own.clone() };
+        assert_eq!(booted.life(Path::new("/proc")), Life::EarlierBoot);
+        let elsewhere = Process { pid: u32::MAX, pid_namespace: "pid:[1]".to_owned(), ..own.clone() };
+        assert!(matches!(elsewhere.life(Path::new("/proc")), Life::Unknown(_)));
+        assert!(matches!(own.life(Path::new("/nonexistent")), Life::Unknown(_)));
+    }
+}
