@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::totals::{Bases, FailoverTotals, PostTotals};
-use super::{BoundSets, CounterSet, DeviceId, Latencies, Posting, Slices};
+use super::{BoundSets, CounterSet, DeviceId, Latencies, Posting, Slices, Traced};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
 use crate::timeline::{Events, Growth, Ring, Series};
@@ -159,7 +159,8 @@ pub struct PortRecord {
     pub bound: BoundSets,
     /// Rates per window by meaning, in the meaning's unit per second.
     pub rates: BTreeMap<Meaning, Ring>,
-    /// Bytes per second that traced work requests send (not those they fetch), by window; empty when nothing was traced.
+    /// Bytes per second that traced work requests send (not those they fetch), by window; empty when nothing was traced. A
+    /// window in which nobody watched has none.
     pub traced: Ring,
     /// Measurements of the loopback probe.
     pub loopbacks: Arc<Events<LoopbackSample>>,
@@ -455,8 +456,8 @@ impl PortRecord {
         Some(busier / rate)
     }
 
-    /// Closes the window: pushes each meaning's rate, and the traced bytes when the data path is watched.
-    pub(crate) fn close_window(&mut self, now: Nanos, window_s: f64, tracing: bool) {
+    /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.
+    pub(crate) fn close_window(&mut self, now: Nanos, window_ns: Nanos, seen: Traced) {
         // The rates of all sets one after another, and where each set begins.
         let mut rates: Vec<Option<f64>> = Vec::with_capacity(self.sets.iter().map(|set| set.series.len()).sum());
         let mut begins = Vec::with_capacity(self.sets.len());
@@ -485,12 +486,13 @@ impl PortRecord {
         }
         self.rates = histories;
         self.rebase(now);
-        self.posting.close_window(now, tracing);
+        self.posting.close_window(now, window_ns, seen);
         self.follow();
         self.latencies.close_window(now);
         let traced = std::mem::take(&mut self.traced_bytes);
-        if tracing || !self.traced.is_empty() {
-            self.traced.push(tracing.then(|| traced as f64 / window_s));
+        let ns = seen.ns(window_ns);
+        if ns.is_some() || !self.traced.is_empty() {
+            self.traced.push(ns.map(|ns| traced as f64 * 1e9 / ns as f64));
         }
     }
 }

@@ -87,7 +87,7 @@ impl Pane for QpPane {
         let values = qp.detail.as_ref().map_or_else(Vec::new, |detail| axis.values(&detail.rates));
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         let max = if values.iter().any(Option::is_some) { number::bits(Some(most)) } else { UNKNOWN.to_owned() };
-        draw_lane(buf, rate, "TX", &number::bits(world.qps.rate_now(qp)), &format!("max {max}"), theme);
+        draw_lane(buf, rate, "TX", &number::bits(world.qps.rate_now(qp, world.now)), &format!("max {max}"), theme);
         lane::bars(buf, lane_area(rate, &axis), &values, most, theme.send, theme.dim);
 
         let rest = below(lanes, 6);
@@ -374,8 +374,13 @@ fn unseen<'a>(world: &World, qp: &QpRecord, width: usize, theme: &Theme) -> Vec<
 }
 
 fn blind(detail: &QpDetail, lines: &mut Vec<Line<'_>>, theme: &Theme) {
-    if let Some(ns) = detail.sampled_ns {
-        lines.push(Line::styled(format!(" watched for {} in all", number::short_time(ns)), theme.dim));
+    let watched = [("posts", detail.sampled_ns), ("completions", detail.completions_sampled_ns)];
+    for (what, ns) in watched.into_iter().filter_map(|(what, ns)| Some((what, ns?))) {
+        lines.push(Line::styled(format!(" {what} watched for {} in all", number::short_time(ns)), theme.dim));
+    }
+    if detail.completions_missed {
+        let why = " completions not counted in full: several QPs use its extended queue";
+        lines.push(Line::styled(why, theme.dim));
     }
     if detail.truncated > 0 {
         let n = number::count(detail.truncated);
@@ -419,6 +424,7 @@ fn histogram(
 mod tests {
     use super::*;
     use crate::sample;
+    use crate::theme::ThemeName;
 
     #[test]
     fn the_retry_window_is_what_the_timers_say() {
@@ -468,5 +474,24 @@ mod tests {
         );
         assert!(said(17, &[17]).contains("of this QP alone"));
         assert_eq!(said(17, &[18, 19]), "", "a set that does not count it");
+    }
+
+    #[test]
+    fn for_how_long_posts_and_completions_were_watched_is_said_apart() {
+        let said = |detail: &QpDetail| {
+            let mut lines = Vec::new();
+            blind(detail, &mut lines, &Theme::new(ThemeName::Dark, true));
+            lines.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&QpDetail::default()), Vec::<String>::new());
+        let detail = QpDetail {
+            sampled_ns: Some(30_000_000_000),
+            completions_sampled_ns: Some(600_000_000),
+            completions_missed: true,
+            ..QpDetail::default()
+        };
+        let said = said(&detail);
+        assert_eq!(said[..2], [" posts watched for 30.0 s in all", " completions watched for 600 ms in all"]);
+        assert!(said[2].starts_with(" completions not counted in full"), "{said:?}");
     }
 }
