@@ -347,6 +347,8 @@ impl Live {
             nudge |= match &observation.body {
                 // A port that is said again as it was is no news.
                 Body::Port(port) => known_state(engine, port).is_some_and(|known| known != port.state),
+                // An error ends most QPs, and nobody tells of their states.
+                Body::QpStats(stats) => new_errors(engine, stats),
                 _ => calls_for_a_look(observation),
             };
             for sink in sinks.iter_mut() {
@@ -468,6 +470,16 @@ impl Slot {
             },
         }
     }
+}
+
+/// The statistics of a QP tell of more failed completions than before.
+fn new_errors(engine: &Engine, stats: &crate::observation::QpStats<'_>) -> bool {
+    let failed = stats.errors.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
+    let known = || {
+        let (device, _) = engine.world().device_named(&stats.device)?;
+        engine.world().qps.find(device, stats.qpn)?.errors
+    };
+    failed > 0 && known().is_none_or(|known| failed > known)
 }
 
 /// Something happened that the other sources should look at now, not at their next period.
