@@ -58,16 +58,20 @@ impl Rule for ErrorState {
             view.world.probes.as_ref().is_some_and(|probes| probes.sees_modify(failure.pid.is_none()))
         };
         let slack = ns(view.settings.qp_retry_exceeded.window_s);
-        let mut by_port: BTreeMap<_, Vec<Failed<'_>>> = BTreeMap::new();
-        let oldest = view.world.qp_failures.iter().next().map_or(view.now, |(t, _)| *t);
+        let all = view.world.qp_failures.iter().map(|(t, failure)| (*t, failure, seen(failure)));
+        let standing: Vec<_> = all.filter(|(t, failure, seen)| stands(view, *t, failure, *seen)).collect();
+        let Some((oldest, ..)) = standing.first() else { return Vec::new() };
         let ends = Ends::since(view, oldest.saturating_sub(slack));
-        for (t, failure) in view.world.qp_failures.iter() {
-            let seen = seen(failure);
-            if stands(view, *t, failure, seen) {
-                let end = ends.of(view, failure.id, *t, slack);
-                let one = Failed { t: *t, failure, seen, end, root: None };
-                by_port.entry((failure.device, failure.port)).or_default().push(one);
-            }
+        let mut by_port: BTreeMap<_, Vec<Failed<'_>>> = BTreeMap::new();
+        for (t, failure, seen) in standing {
+            let end = ends.of(view, failure.id, t, slack);
+            by_port.entry((failure.device, failure.port)).or_default().push(Failed {
+                t,
+                failure,
+                seen,
+                end,
+                root: None,
+            });
         }
         let mut verdicts = Vec::new();
         for ((device, port), mut failures) in by_port {

@@ -185,6 +185,36 @@ fn a_qp_without_a_completion_for_ten_of_its_own_timeouts_is_told() {
 }
 
 #[test]
+fn a_qp_that_signals_all_its_requests_without_a_flag_on_any_is_told_as_well() {
+    let mut log = log();
+    let qp = json!({"device": "a", "port": 1, "qpn": 104, "event": "seen", "to": "RTS", "pid": 700, "timeout": 14});
+    log.add(0.2, "qp", qp);
+    let mut sweep = |s: u32, wrs: u64, sent: u64| {
+        let at = f64::from(s) + 0.5;
+        stats(&mut log, at, 104, json!({"posts": wrs, "wrs": wrs, "signaled": 0, "sent": sent, "completions": sent}));
+        log.probes(at);
+    };
+    sweep(1, 40, 40);
+    (2..10).for_each(|s| sweep(s, 48, 41));
+    let outcome = log.run();
+    assert_eq!(outcome.of("qp.stuck"), ["6 a QP 104 raised warning probable"]);
+    assert!(outcome.last("qp.stuck").summary.contains("waits for 7 signalled work requests"));
+}
+
+#[test]
+fn sends_that_complete_from_before_their_posts_were_seen_make_nobody_wait() {
+    let mut log = log();
+    let qp = json!({"device": "a", "port": 1, "qpn": 104, "event": "seen", "to": "RTS", "pid": 700, "timeout": 14});
+    log.add(0.2, "qp", qp);
+    for s in 1..10u32 {
+        let at = f64::from(s) + 0.5;
+        stats(&mut log, at, 104, json!({"posts": 15, "wrs": 15, "signaled": 0, "sent": 8, "completions": 8}));
+        log.probes(at);
+    }
+    assert!(log.run().of("qp.stuck").is_empty());
+}
+
+#[test]
 fn a_qp_that_is_not_seen_in_full_or_waits_for_nothing_or_for_ever_is_not_judged() {
     for (timeout, completed, sampled) in
         [(Some(18), 100, false), (Some(18), 140, false), (Some(18), 91, true), (Some(0), 91, false), (None, 91, false)]
