@@ -7,7 +7,7 @@ use super::phy::digits;
 use super::qp_end::{Cause, Ends, flushed};
 use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::{DeviceId, PortRecord, QpRef};
+use crate::inventory::{DeviceId, PortRecord, QpFailure, QpRef};
 use crate::observation::{Nanos, PortState};
 use crate::timeline::Series;
 use crate::timeline::counter_table::Meaning;
@@ -94,12 +94,13 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
         .collect();
     let since = counted.map(|(_, _, t)| t).into_iter().chain(completions.iter().map(|(t, ..)| *t)).min()?;
     // What failed a moment before a counter was read belongs to its growth, if its completions do not tell another cause.
-    let by_retries = |t, id| matches!(ends.of(view, id, t, slack).cause, Cause::Retries | Cause::Unknown);
+    let by_retries =
+        |t, f: &QpFailure| matches!(ends.of(view, f.id, t, f.last_good, slack).cause, Cause::Retries | Cause::Unknown);
     let mut failed: Vec<u32> = view
         .world
         .qp_failures
         .since(since.saturating_sub(slack))
-        .filter(|(t, f)| here(f.device, f.port) && !f.asked && by_retries(*t, f.id))
+        .filter(|(t, f)| here(f.device, f.port) && !f.asked && by_retries(*t, f))
         .map(|(_, f)| f.qpn)
         .chain(completions.iter().map(|(_, _, qpn, _)| *qpn))
         .collect();

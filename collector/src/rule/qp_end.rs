@@ -90,11 +90,15 @@ impl<'w> Ends<'w> {
         Self { by_qp }
     }
 
-    /// How a QP ended that was in the error state at `t`, by what was told within `slack` of it.
-    pub(super) fn of(&self, view: &View<'_>, id: QpRef, t: Nanos, slack: Nanos) -> End {
+    /// How a QP ended that was in the error state at `t`, by what was told within `slack` of it; of a reliable one by all since
+    /// `alive`, when it was last known to work: no error leaves it alive.
+    pub(super) fn of(&self, view: &View<'_>, id: QpRef, t: Nanos, alive: Option<Nanos>, slack: Nanos) -> End {
+        let reliable = |qp: &QpRecord| qp.qp_type.as_deref().is_some_and(|kind| kind.contains("RC"));
+        let alive = alive.filter(|_| view.world.qps.get(id).is_some_and(reliable));
+        let then = alive.unwrap_or_else(|| t.saturating_sub(slack))..=t.saturating_add(slack);
         let mut end = End { cause: Cause::Unknown, status: None, t, failed: 0, flushed: 0 };
         let all = self.by_qp.get(&id).into_iter().flatten();
-        for (at, errors) in all.filter(|(at, _)| at.abs_diff(t) <= slack) {
+        for (at, errors) in all.filter(|(at, _)| then.contains(at)) {
             if &*errors.status == FLUSHED {
                 if end.flushed == 0 && end.status.is_none() {
                     end.t = *at;
@@ -137,11 +141,28 @@ pub(super) fn flushed(n: u64, window_s: Option<f64>) -> Option<Evidence> {
         .then(|| Evidence::new(format!("{FLUSHED} completions that followed"), window_s, n as f64, None, "completions"))
 }
 
-/// When the port's addresses last changed before `t`, not more than `slack` before.
-pub(super) fn addresses_changed(port: &PortRecord, t: Nanos, slack: Nanos) -> Option<Nanos> {
-    let changed = |event: &PortEvent| matches!(event, PortEvent::Async(name) if &**name == "GID_CHANGE");
-    let events = port.events.since(t.saturating_sub(slack).saturating_sub(1));
-    events.filter(|(at, event)| *at <= t && changed(event)).map(|(at, _)| *at).next()
+/// What befell a port is known so long after a QP has failed by it, ns: the failure itself makes others look.
+pub(super) const KNOWN_NS: Nanos = 1_000_000_000;
+
+/// The port's addresses changed at the time `t` of a failure, not more than `slack` before: by an event, or as its GID table
+/// was read, which may have been after the failure.
+pub(super) fn addresses_changed(port: &PortRecord, t: Nanos, slack: Nanos) -> bool {
+    let then = t.saturating_sub(slack)..=t.saturating_add(KNOWN_NS);
+    let event = |event: &PortEvent| matches!(event, PortEvent::Async(name) if &**name == "GID_CHANGE");
+    port.gids_changed.is_some_and(|at| then.contains(&at))
+        || port.events.iter().any(|(at, what)| then.contains(at) && event(what))
+}
+
+/// A bond over the port that changed its active member at that time: how.
+pub(super) fn bond_switched<'w>(view: &View<'w>, port: &PortRecord, t: Nanos, slack: Nanos) -> Option<&'w str> {
+    let then = t.saturating_sub(slack)..=t.saturating_add(KNOWN_NS);
+    let device = &view.world.device(port.key.device).name;
+    let mut failovers = view.world.failovers.iter().rev();
+    let switch = |failover: &&Arc<crate::inventory::failover::Failover>| {
+        failover.device == *device && failover.port == port.key.port && failover.bond_switch.is_some()
+    };
+    let switch = failovers.find(switch)?.bond_switch.as_ref()?;
+    then.contains(&switch.at.t).then_some(&*switch.what)
 }
 
 /// The other end of a QP, where that is on this node too, and its port.
@@ -165,6 +186,6 @@ pub(super) fn refused_peer(
 ) -> Option<(&'static str, SubjectKey)> {
     let (peer, port) = peer(view, id)?;
     let key = SubjectKey::Port(port.key.device, port.key.port);
-    let refused = ends.of(view, peer.id, t, slack).cause == Cause::Refused;
+    let refused = ends.of(view, peer.id, t, None, slack).cause == Cause::Refused;
     (refused && view.raised("qp.software_error", &key).is_some()).then_some(("qp.software_error", key))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::clock::{lasting, ns, plural, when};
+use super::clock::{ns, plural, when};
 use super::fall::was_down_within;
 use super::phy::digits;
 use super::qp::{listed, qp_check};
-use super::qp_end::{Cause, End, Ends, addresses_changed, flushed, refused_peer};
+use super::qp_end::{Cause, End, Ends, addresses_changed, bond_switched, flushed, refused_peer};
 use super::qp_rnr::USED_UP as RNR_USED_UP;
 use super::root::Root;
 use super::{Rule, Trigger, View, root};
@@ -60,11 +60,13 @@ impl Rule for ErrorState {
         let slack = ns(view.settings.qp_retry_exceeded.window_s);
         let all = view.world.qp_failures.iter().map(|(t, failure)| (*t, failure, seen(failure)));
         let standing: Vec<_> = all.filter(|(t, failure, seen)| stands(view, *t, failure, *seen)).collect();
-        let Some((oldest, ..)) = standing.first() else { return Vec::new() };
-        let ends = Ends::since(view, oldest.saturating_sub(slack));
+        let alive =
+            |(t, failure, _): &(Nanos, &QpFailure, bool)| failure.last_good.unwrap_or(*t).min(t.saturating_sub(slack));
+        let Some(oldest) = standing.iter().map(alive).min() else { return Vec::new() };
+        let ends = Ends::since(view, oldest.saturating_sub(1));
         let mut by_port: BTreeMap<_, Vec<Failed<'_>>> = BTreeMap::new();
         for (t, failure, seen) in standing {
-            let end = ends.of(view, failure.id, t, slack);
+            let end = ends.of(view, failure.id, t, failure.last_good, slack);
             by_port.entry((failure.device, failure.port)).or_default().push(Failed {
                 t,
                 failure,
@@ -198,14 +200,16 @@ fn error_state(
     };
     let retried = failures.iter().any(|one| one.end.cause == Cause::Retries)
         || failures.iter().any(|one| one.end.cause == Cause::Unknown) && port.is_some_and(counted);
-    let moved =
-        one.filter(|one| matches!(one.end.cause, Cause::Retries | Cause::Local | Cause::Flushed)).and_then(|one| {
-            let changed = addresses_changed(port?, one.end.t, slack)?;
-            Some(one.end.t - changed)
-        });
-    let cause = match (down, moved, retried, &part_of) {
+    let unsent = one.filter(|one| matches!(one.end.cause, Cause::Retries | Cause::Local | Cause::Flushed)).zip(port);
+    let moved = unsent.and_then(|(one, port)| {
+        let switched =
+            bond_switched(view, port, one.end.t, slack).map(|how| format!("; its bond had changed over ({how})"));
+        let changed = addresses_changed(port, one.end.t, slack);
+        switched.or_else(|| changed.then(|| "; the port's addresses (GIDs) had changed".to_owned()))
+    });
+    let cause = match (down, &moved, retried, &part_of) {
         (true, ..) => "; the port was down: a consequence of that".to_owned(),
-        (_, Some(before), ..) => format!("; the port's addresses (GIDs) had changed {} before", lasting(before)),
+        (_, Some(how), ..) => how.clone(),
         (.., true, _) => "; retries were used up".to_owned(),
         (.., Some((root, _))) => format!("; a consequence of {root}"),
         _ => String::new(),

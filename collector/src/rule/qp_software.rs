@@ -4,10 +4,10 @@ use super::clock::{ns, plural, when};
 use super::fall::was_down_within;
 use super::phy::digits;
 use super::qp::{here, listed, qp_check};
-use super::qp_end::{Cause, Ends, addresses_changed, flushed};
+use super::qp_end::{Cause, Ends, KNOWN_NS, addresses_changed, flushed};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::PortRecord;
+use crate::inventory::{PortRecord, QpFailure};
 use crate::observation::Nanos;
 use crate::timeline::counter_table::Meaning;
 
@@ -38,9 +38,10 @@ pub(super) fn is_software(status: &str) -> bool {
 const LOCAL: &str = "LOC_QP_OP_ERR";
 
 /// Such a work request may have asked for nothing wrong: there was no way to send it, for the port was down or had just
-/// lost an address.
-fn could_not_send(port: &PortRecord, t: Nanos, slack: Nanos) -> bool {
-    was_down_within(port, t.saturating_sub(slack), t) || addresses_changed(port, t, slack).is_some()
+/// lost an address. Nobody can tell before what befell the port is known.
+fn could_not_send(view: &View<'_>, port: &PortRecord, t: Nanos, slack: Nanos) -> bool {
+    let known = t.saturating_add(KNOWN_NS);
+    view.now < known || was_down_within(port, t.saturating_sub(slack), known) || addresses_changed(port, t, slack)
 }
 
 /// `qp.software_error`.
@@ -111,7 +112,7 @@ fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdi
     let mut completed = 0u64;
     for (t, error) in view.world.qp_errors.since(from) {
         let asked_for =
-            |status: &str| is_software(status) && !(status.contains(LOCAL) && could_not_send(port, *t, slack));
+            |status: &str| is_software(status) && !(status.contains(LOCAL) && could_not_send(view, port, *t, slack));
         if here(port, error.device, error.port) && asked_for(&error.status) {
             sooner(*t);
             completed = completed.saturating_add(error.n);
@@ -126,15 +127,15 @@ fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdi
     statuses.sort_unstable();
     statuses.dedup();
     // QPs that failed at that time by themselves are most likely those.
-    let refused = |t, id| {
-        let cause = ends.of(view, id, t, slack).cause;
+    let refused = |t, failure: &QpFailure| {
+        let cause = ends.of(view, failure.id, t, failure.last_good, slack).cause;
         matches!(cause, Cause::Unknown) || cause.follows_from("qp.software_error")
     };
     let mut failed: Vec<u32> = view
         .world
         .qp_failures
         .since(since.saturating_sub(slack))
-        .filter(|(t, failure)| here(port, failure.device, failure.port) && !failure.asked && refused(*t, failure.id))
+        .filter(|(t, failure)| here(port, failure.device, failure.port) && !failure.asked && refused(*t, failure))
         .map(|(_, failure)| failure.qpn)
         .collect();
     failed.sort_unstable();

@@ -193,15 +193,12 @@ fn each_fault_of_a_request_is_one_finding_that_names_its_qp_alone_with_its_flush
             let connection = connection(results, name);
             let flushed = number(&connection.end.as_ref().expect("it ended")["flushed"]);
             let (first, last) = told(&all, rule, head, on);
-            assert_eq!(
-                (&first["grade"], &first["severity"]),
-                (&"confirmed".into(), &"warning".into()),
-                "{first} on {on}"
-            );
-            assert_eq!((&last["grade"], &first["part_of"]), (&"confirmed".into(), &Value::Null), "{last} on {on}");
-            let (_, after) = sentence(first).split_once(words).unwrap_or_else(|| panic!("{name} on {on}: {first}"));
+            // A counter may be read before the completions are swept; then the grade rises.
+            assert_eq!((&last["grade"], &last["severity"]), (&"confirmed".into(), &"warning".into()), "{last} on {on}");
+            assert_eq!(first["part_of"], Value::Null, "{first} on {on}");
+            let (_, after) = sentence(last).split_once(words).unwrap_or_else(|| panic!("{name} on {on}: {last}"));
             let named: String = after.chars().take_while(|c| !matches!(c, ')' | ':' | ';')).collect();
-            assert_eq!(named, connection.qpn.to_string(), "{name} on {on}: {first}");
+            assert_eq!(named, connection.qpn.to_string(), "{name} on {on}: {last}");
             let (_, state) = told(&all, "qp.error_state", &format!("{} QP {}", connection.device, connection.qpn), on);
             assert_eq!(state["part_of"], format!("{rule}:{head}"), "{name} on {on}: {state}");
             assert_eq!(
@@ -273,7 +270,10 @@ fn an_address_that_is_taken_and_a_bond_that_fails_over_are_told_as_what_ended_th
     on_each_kernel("qpfaults", |results| {
         let on = &results.kernel;
         let (all, engine) = (findings(results), world(results));
-        for (name, device) in [("gone", "rxegone"), ("bond", "rxebond")] {
+        for (name, device, words) in [
+            ("gone", "rxegone", "; the port's addresses (GIDs) had changed"),
+            ("bond", "rxebond", "; its bond had changed over (bond1: s0 → s1)"),
+        ] {
             let connection = connection(results, name);
             let subject = format!("{device} QP {}", connection.qpn);
             if results.path(&format!("{name}.stuck")).exists() {
@@ -284,7 +284,7 @@ fn an_address_that_is_taken_and_a_bond_that_fails_over_are_told_as_what_ended_th
             ends_unasked(results, engine.world(), name);
             let (first, _) = told(&all, "qp.error_state", &subject, on);
             assert_eq!((&first["severity"], &first["part_of"]), (&"warning".into(), &Value::Null), "{first} on {on}");
-            assert!(sentence(first).contains("the port's addresses (GIDs) had changed"), "{first} on {on}");
+            assert!(sentence(first).ends_with(words), "{first} on {on}");
             // Nobody asked for anything wrong.
             assert!(!all.contains_key(&("qp.software_error".to_owned(), format!("{device}/1"))), "{name} on {on}");
         }

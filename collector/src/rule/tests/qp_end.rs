@@ -113,21 +113,55 @@ fn the_end_that_refused_a_request_is_part_of_the_finding_about_it() {
     assert_eq!(state.part_of.as_deref(), Some("qp.software_error:a/1"), "{state:?}");
 }
 
+/// The port's table of addresses as it was read.
+fn gids(log: &mut Log, s: f64, addresses: &[&str]) {
+    let gids: Vec<Value> =
+        addresses.iter().enumerate().map(|(i, gid)| json!({"index": i, "gid": gid, "kind": "RoCE v2"})).collect();
+    log.add(s, "port", json!({"device": "a", "port": 1, "state": "ACTIVE", "gids": gids}));
+}
+
 #[test]
 fn a_request_that_could_not_be_sent_when_an_address_was_taken_is_not_the_applications() {
-    for moved in [true, false] {
+    for (before, after) in [(true, false), (false, true), (false, false)] {
+        let moved = before || after;
         let mut log = log();
-        if moved {
+        gids(&mut log, 0.3, &["fe80::a", "::ffff:10.0.1.1"]);
+        if before {
             log.event(2.4, "a", "GID_CHANGE");
         }
         stats(&mut log, 2.5, "a", 104, json!({"LOC_QP_OP_ERR": 1, "WR_FLUSH_ERR": 4}));
-        log.qp(2.6, "a", 104, "seen", Some("ERR")).until(3, 5);
+        // The table is read because a QP failed.
+        gids(&mut log, 2.55, if after { &["fe80::a"] } else { &["fe80::a", "::ffff:10.0.1.1"] });
+        log.qp(2.6, "a", 104, "seen", Some("ERR")).until(3, 6);
         let outcome = log.run();
-        let state = first(&outcome, "qp.error_state", Some(104));
-        assert_eq!(state.summary.contains("addresses (GIDs) had changed 100 ms before"), moved, "{}", state.summary);
+        let state = outcome.last("qp.error_state");
+        assert_eq!(state.summary.contains("addresses (GIDs) had changed"), moved, "{}", state.summary);
         assert_eq!(outcome.of("qp.software_error").is_empty(), moved, "{:?}", outcome.of("qp.software_error"));
         assert_eq!(state.part_of.is_none(), moved, "{:?}", state.part_of);
     }
+}
+
+#[test]
+fn a_bond_that_changed_over_is_named_as_what_ended_the_qp() {
+    let mut log = log();
+    let port = json!({"device": "a", "port": 1, "state": "ACTIVE", "bond": "bond0", "netdevs": ["bond0"]});
+    let bond = |active| json!({"bond": "bond0", "mode": "active-backup", "active": active, "event": true});
+    log.add(0.3, "port", port).add(0.4, "bond", bond("e0")).add(2.4, "bond", bond("e1"));
+    stats(&mut log, 2.5, "a", 104, json!({"WR_FLUSH_ERR": 4}));
+    log.qp(2.6, "a", 104, "seen", Some("ERR")).until(3, 6);
+    let outcome = log.run();
+    let state = first(&outcome, "qp.error_state", Some(104));
+    assert!(state.summary.ends_with("; its bond had changed over (bond0: e0 → e1)"), "{}", state.summary);
+}
+
+#[test]
+fn the_cause_of_a_qp_whose_state_is_found_long_after_is_remembered() {
+    let mut log = log();
+    stats(&mut log, 2.5, "a", 104, json!({"REM_ACCESS_ERR": 1}));
+    log.until(3, 25).qp(25.6, "a", 104, "seen", Some("ERR")).until(26, 27);
+    let outcome = log.run();
+    let state = first(&outcome, "qp.error_state", Some(104));
+    assert_eq!(state.part_of.as_deref(), Some("qp.software_error:a/1"), "{state:?}");
 }
 
 #[test]
