@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::feed::{Command, Feed, Mode, RecordingStatus, Status};
 use crate::inventory::{PortKey, World};
 use crate::observation::recording::Header;
-use crate::observation::{Body, Nanos, Note, Observation, QpState, Seeing, SourceState};
+use crate::observation::{Body, Nanos, Note, Observation, QpState, QpStats, Seeing, SourceState};
 use crate::own_cost::Own;
 use crate::remote::Remote;
 use crate::rule::Settings;
@@ -370,6 +370,8 @@ impl Live {
             nudge |= match &observation.body {
                 // A port that is said again as it was is no news.
                 Body::Port(port) => known_state(engine, port).is_some_and(|known| known != port.state),
+                // An error ends most QPs, and nobody tells of their states.
+                Body::QpStats(stats) => new_errors(engine, stats),
                 _ => calls_for_a_look(observation),
             };
             for sink in sinks.iter_mut() {
@@ -493,6 +495,16 @@ impl Slot {
     }
 }
 
+/// The statistics of a QP tell of more failed completions than before.
+fn new_errors(engine: &Engine, stats: &QpStats<'_>) -> bool {
+    let failed = stats.errors.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
+    let known = || {
+        let (device, _) = engine.world().device_named(&stats.device)?;
+        engine.world().qps.find(device, stats.qpn)?.errors
+    };
+    failed > 0 && known().is_none_or(|known| failed > known)
+}
+
 /// Something happened that the other sources should look at now, not at their next period.
 fn calls_for_a_look(observation: &Observation<'_>) -> bool {
     match &observation.body {
@@ -608,6 +620,23 @@ mod tests {
         let told: Vec<u64> = told.lock().unwrap().iter().map(|(s, _)| *s).collect();
         assert_eq!(told[..4], [100, 105, 108, 111]);
         assert_eq!(live.engine().world().now / TICK_NS, 399);
+    }
+
+    #[test]
+    fn failed_completions_call_for_a_look_at_the_states_of_qps_once() {
+        let stats = |n: u64| QpStats {
+            device: "mlx5_0".into(),
+            qpn: 17,
+            errors: [("RETRY_EXC_ERR".into(), n)].into_iter().filter(|_| n > 0).collect(),
+            ..QpStats::default()
+        };
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        let mut calls = |n| {
+            let calls = new_errors(&engine, &stats(n));
+            engine.take(&Observation { t: 1, body: Body::QpStats(stats(n)) });
+            calls
+        };
+        assert_eq!([0, 1, 1, 2, 2].map(&mut calls), [false, true, false, true, false]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 // link: -libverbs -lpthread
 // pair DEVICE GID_INDEX PEER_DEVICE PEER_GID_INDEX [KEY=VALUE…]: a reliable connection between two devices, both ends in
 // this process; writes over it until the time is over or the connection breaks. Keys: seconds=5 size=4096 depth=8
-// timeout=14 retry=3 pause_us=0 same_qpn=0 (1: both ends get the same QPN) linger=0 (seconds a broken
-// connection keeps its QPs). SIGTERM ends it as if its time were over. Prints what happens as lines of JSON, each with `t`,
-// CLOCK_MONOTONIC nanoseconds: "connected" (both QPNs), "async" (an asynchronous event), "error" (the first failed
-// completion of either end), "state" (both ends after that), "end" (the account). Exit code 0: all well; 3: the
-// connection broke.
+// timeout=14 retry=3 rnr_retry=1 pause_us=0 same_qpn=0 (1: both ends get the same QPN) linger=0 (seconds a broken
+// connection keeps its QPs) send=0 (1: sends instead of writes, to receives that the peer keeps posting); and two faults
+// that SIGUSR1 begins: bad_rkey=0 (1: writes with a key that is none) starve_ms=0 (for so long the peer posts no receive;
+// -1: for ever). SIGTERM ends it as if its time were over. Prints what happens as lines of JSON, each with `t`, CLOCK_MONOTONIC nanoseconds: "connected" (both
+// QPNs), "async" (an asynchronous event), "begins" and "fed" (a fault of its own, and the end of it), "error" (the first
+// failed completion of either end), "state" (both ends after that), "end" (the account: errors are failed completions,
+// flushed those of them that only follow). Exit code 0: all well; 3: the connection broke.
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { RECEIVES = 16 };
+
 struct end {
     const char *device;
     int gid_index;
@@ -25,7 +29,13 @@ struct end {
     struct ibv_qp *qp;
     struct ibv_mr *mr;
     union ibv_gid gid;
+    int receives;
+    long failed, flushed;
 };
+
+static volatile sig_atomic_t faulty;
+
+static void on_signal(int number) { faulty = number; }
 
 static long long now(void) {
     struct timespec time;
@@ -99,7 +109,7 @@ static void open_end(struct end *end, int size) {
 static void create_qp(struct end *end, int depth) {
     struct ibv_qp_init_attr attributes = {
         .send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-        .cap = {.max_send_wr = (uint32_t)depth, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
+        .cap = {.max_send_wr = (uint32_t)depth, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1}};
     end->qp = ibv_create_qp(end->pd, &attributes);
     if (!end->qp)
         die("create_qp");
@@ -115,19 +125,24 @@ static void level(struct end *a, struct end *b, int depth) {
     }
 }
 
+static void post_receive(struct end *end) {
+    struct ibv_sge piece = {(uintptr_t)end->mr->addr, (uint32_t)end->mr->length, end->mr->lkey};
+    struct ibv_recv_wr request = {.sg_list = &piece, .num_sge = 1}, *bad;
+    if (ibv_post_recv(end->qp, &request, &bad))
+        die("post_recv");
+    end->receives++;
+}
+
 static void initialise(struct end *end) {
     struct ibv_qp_attr init = {
         .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
     if (ibv_modify_qp(end->qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
         die("INIT");
     // A receive that no write consumes: it is flushed when this end breaks, which is how this end learns of it.
-    struct ibv_sge piece = {(uintptr_t)end->mr->addr, (uint32_t)end->mr->length, end->mr->lkey};
-    struct ibv_recv_wr request = {.sg_list = &piece, .num_sge = 1}, *bad;
-    if (ibv_post_recv(end->qp, &request, &bad))
-        die("post_recv");
+    post_receive(end);
 }
 
-static void connect_end(struct end *end, const struct end *to, int timeout, int retry) {
+static void connect_end(struct end *end, const struct end *to, int timeout, int retry, int rnr_retry) {
     struct ibv_qp_attr rtr = {
         .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = to->qp->qp_num, .max_dest_rd_atomic = 1,
         .min_rnr_timer = 12,
@@ -137,14 +152,14 @@ static void connect_end(struct end *end, const struct end *to, int timeout, int 
                                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
         die("RTR");
     struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = (uint8_t)timeout, .retry_cnt = (uint8_t)retry,
-                              .rnr_retry = 1, .max_rd_atomic = 1};
+                              .rnr_retry = (uint8_t)rnr_retry, .max_rd_atomic = 1};
     if (ibv_modify_qp(end->qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                          IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC))
         die("RTS");
 }
 
-// Takes the completions of an end that are there; returns how many succeeded, and counts the others in `failed`.
-static int take(struct end *end, const char *name, long *failed, long long last_success) {
+// Takes the completions of an end that are there; returns how many succeeded, and counts the others.
+static int take(struct end *end, const char *name, long long last_success) {
     struct ibv_wc done[16];
     int n = ibv_poll_cq(end->cq, 16, done), succeeded = 0;
     if (n < 0)
@@ -152,7 +167,10 @@ static int take(struct end *end, const char *name, long *failed, long long last_
     for (int i = 0; i < n; i++) {
         if (done[i].status == IBV_WC_SUCCESS) {
             succeeded++;
-        } else if (!(*failed)++) {
+            continue;
+        }
+        end->flushed += done[i].status == IBV_WC_WR_FLUSH_ERR;
+        if (!end->failed++) {
             say("error", "\"end\":\"%s\",\"device\":\"%s\",\"qpn\":%u,\"status\":%d,\"text\":\"%s\",\"since_success_ns\":%lld",
                 name, end->device, done[i].qp_num, done[i].status, ibv_wc_status_str(done[i].status),
                 now() - last_success);
@@ -175,7 +193,10 @@ int main(int argc, char **argv) {
     struct end a = {.device = argv[1], .gid_index = atoi(argv[2])}, b = {.device = argv[3], .gid_index = atoi(argv[4])};
     int size = option(argc, argv, "size", 4096), depth = option(argc, argv, "depth", 8);
     int pause_us = option(argc, argv, "pause_us", 0);
+    int send = option(argc, argv, "send", 0), bad_rkey = option(argc, argv, "bad_rkey", 0);
     long long limit = option(argc, argv, "seconds", 5) * 1000000000LL;
+    long long starve = option(argc, argv, "starve_ms", 0) * 1000000LL;
+    signal(SIGUSR1, on_signal);
     open_end(&a, size);
     open_end(&b, size);
     create_qp(&a, depth);
@@ -184,23 +205,38 @@ int main(int argc, char **argv) {
         level(&a, &b, depth);
     initialise(&a);
     initialise(&b);
-    connect_end(&a, &b, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3));
-    connect_end(&b, &a, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3));
+    connect_end(&a, &b, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3),
+                option(argc, argv, "rnr_retry", 1));
+    connect_end(&b, &a, option(argc, argv, "timeout", 14), option(argc, argv, "retry", 3),
+                option(argc, argv, "rnr_retry", 1));
     signal(SIGTERM, ask_to_end);
     say("connected", "\"pid\":%d,\"device\":\"%s\",\"qpn\":%u,\"peer_device\":\"%s\",\"peer_qpn\":%u", getpid(), a.device,
         a.qp->qp_num, b.device, b.qp->qp_num);
 
-    long posted = 0, succeeded = 0, failed = 0, peer_failed = 0;
-    long long start = now(), last_success = start;
+    long posted = 0, succeeded = 0;
+    long long start = now(), last_success = start, begun = 0;
+    int starving = 0;
     // Until the time is over; then until what was posted has come back, for at most another ten seconds.
-    while (posted > succeeded + failed ? now() - start < limit + 10000000000LL : !failed && now() - start < limit) {
+    while (posted > succeeded + a.failed ? now() - start < limit + 10000000000LL : !a.failed && now() - start < limit) {
         if (asked_to_end && now() - start < limit)
             limit = now() - start;
-        while (!failed && now() - start < limit && posted - succeeded < depth) {
+        if (faulty && !begun) {
+            begun = now();
+            starving = starve != 0;
+            say("begins", "\"bad_rkey\":%d,\"starve_ns\":%lld", bad_rkey, starve);
+        }
+        if (starving && starve > 0 && now() - begun >= starve) {
+            starving = 0;
+            say("fed", "\"device\":\"%s\",\"qpn\":%u", b.device, b.qp->qp_num);
+        }
+        while (send && !starving && !b.failed && b.receives < RECEIVES)
+            post_receive(&b);
+        while (!a.failed && now() - start < limit && posted - succeeded < depth) {
             struct ibv_sge piece = {(uintptr_t)a.mr->addr, (uint32_t)size, a.mr->lkey};
-            struct ibv_send_wr request = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+            struct ibv_send_wr request = {.sg_list = &piece, .num_sge = 1, .opcode = send ? IBV_WR_SEND : IBV_WR_RDMA_WRITE},
+                               *bad;
             request.wr.rdma.remote_addr = (uintptr_t)b.mr->addr;
-            request.wr.rdma.rkey = b.mr->rkey;
+            request.wr.rdma.rkey = bad_rkey && begun ? b.mr->rkey ^ 0x5a5a5a00u : b.mr->rkey;
             if (ibv_post_send(a.qp, &request, &bad))
                 break;
             posted++;
@@ -209,23 +245,30 @@ int main(int argc, char **argv) {
                 break;
             }
         }
-        long before = failed;
-        int n = take(&a, "a", &failed, last_success);
+        long before = a.failed;
+        int n = take(&a, "a", last_success);
         if (n) {
             succeeded += n;
             last_success = now();
         }
-        take(&b, "b", &peer_failed, last_success);
-        if (failed && !before)
+        b.receives -= take(&b, "b", last_success);
+        // One that waits for its answer leaves the processor to others.
+        if (pause_us && !n && posted - succeeded >= depth)
+            usleep(1000);
+        if (a.failed && !before)
             say("state", "\"a\":%d,\"b\":%d", state(&a), state(&b));
     }
+    // What follows from the error on the peer's end comes a moment later.
+    for (long long last = now(); a.failed && b.failed < b.receives && now() - last < 300000000LL;)
+        take(&b, "b", last_success);
     say("end", "\"pid\":%d,\"device\":\"%s\",\"qpn\":%u,\"peer_device\":\"%s\",\"peer_qpn\":%u,\"posts\":%ld,\"wrs\":%ld,"
-        "\"bytes\":%lld,\"completions\":%ld,\"errors\":%ld", getpid(), a.device, a.qp->qp_num, b.device, b.qp->qp_num,
-        posted, posted, (long long)posted * size, succeeded, failed);
+        "\"bytes\":%lld,\"completions\":%ld,\"errors\":%ld,\"flushed\":%ld,\"peer_errors\":%ld,\"peer_flushed\":%ld", getpid(),
+        a.device, a.qp->qp_num, b.device, b.qp->qp_num, posted, posted, (long long)posted * size, succeeded, a.failed,
+        a.flushed, b.failed, b.flushed);
     fflush(stdout);
     // As a real program does, which finds out, tells its peers, and only then tears down.
-    if (failed)
+    if (a.failed)
         sleep((unsigned)option(argc, argv, "linger", 0));
     // The threads that wait for events never end.
-    _exit(failed ? 3 : 0);
+    _exit(a.failed ? 3 : 0);
 }

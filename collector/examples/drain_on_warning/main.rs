@@ -119,8 +119,9 @@ fn run(asked: &Asked) -> Result<(), String> {
             return Ok(());
         }
         Why::Warned(finding) => drain(&mut first, finding),
-        Why::Broken(status) => {
-            say("error", json!({"device": asked.first.0, "qpn": first.qpn(), "status": status}));
+        Why::Broken { status, alive_t } => {
+            let qpn = first.qpn();
+            say("error", json!({"device": asked.first.0, "qpn": qpn, "status": status, "alive_t": alive_t}));
         }
     }
     second.connect(asked.timeout, asked.retry, depth)?;
@@ -141,7 +142,7 @@ fn run(asked: &Asked) -> Result<(), String> {
     say("end", json!({"first": account(&first), "second": account(&second)}));
     // The old QPs are kept until here, so that whoever looks can see how they ended.
     match why {
-        Why::Broken(status) => Err(format!("the second pair fails too: {status}")),
+        Why::Broken { status, .. } => Err(format!("the second pair fails too: {status}")),
         Why::TimeIsOver | Why::Warned(_) => Ok(()),
     }
 }
@@ -150,10 +151,15 @@ fn run(asked: &Asked) -> Result<(), String> {
 enum Why {
     TimeIsOver,
     Warned(Value),
-    Broken(String),
+    /// By what, and when the last look began that found no failure, `CLOCK_MONOTONIC` ns: the QP died after that.
+    Broken {
+        status: String,
+        alive_t: u64,
+    },
 }
 
 fn traffic(path: &mut Path, asked: &Asked, end: Instant, mut warnings: Option<&mut Warnings>) -> Why {
+    let mut alive_t = monotonic_ns();
     while Instant::now() < end {
         match warnings.as_mut().and_then(|warnings| warnings.next()) {
             Some(Heard::Warning(finding)) => return Why::Warned(finding),
@@ -161,14 +167,16 @@ fn traffic(path: &mut Path, asked: &Asked, end: Instant, mut warnings: Option<&m
             None => {}
         }
         if path.outstanding() < u64::from(asked.depth.get()) {
-            if let Err(error) = path.post() {
-                return Why::Broken(error);
+            if let Err(status) = path.post() {
+                return Why::Broken { status, alive_t };
             }
             std::thread::sleep(asked.pause);
         }
+        let look_t = monotonic_ns();
         if let Some(status) = path.poll().failed {
-            return Why::Broken(status);
+            return Why::Broken { status, alive_t };
         }
+        alive_t = look_t;
     }
     Why::TimeIsOver
 }

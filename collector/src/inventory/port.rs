@@ -141,6 +141,8 @@ pub struct PortRecord {
     pub lifespan_ms: Option<u32>,
     /// GID table entries in use: index, GID, kind.
     pub gids: Vec<(u32, Arc<str>, Option<Arc<str>>)>,
+    /// When they were last seen to have changed.
+    pub gids_changed: Option<Nanos>,
     /// Notes of the source.
     pub notes: Vec<Arc<str>>,
     /// When it was first seen, and in which state.
@@ -225,6 +227,7 @@ impl PortRecord {
             bond: None,
             lifespan_ms: None,
             gids: Vec::new(),
+            gids_changed: None,
             notes: Vec::new(),
             first_seen: (t, state),
             t,
@@ -261,7 +264,12 @@ impl PortRecord {
         self.netdev_pci = text(&seen.netdev_pci);
         self.bond = text(&seen.bond);
         self.lifespan_ms = seen.lifespan_ms;
-        self.gids = seen.gids.iter().map(|g| (g.index, g.gid.as_ref().into(), text(&g.kind))).collect();
+        let gids: Vec<_> = seen.gids.iter().map(|g| (g.index, g.gid.as_ref().into(), text(&g.kind))).collect();
+        // None are told also where nobody looked.
+        if gids != self.gids && !gids.is_empty() && !self.gids.is_empty() {
+            self.gids_changed = Some(t);
+        }
+        self.gids = gids;
         self.notes = seen.notes.iter().map(|n| n.as_ref().into()).collect();
         self.t = t;
         self.change_state(t, seen.state)

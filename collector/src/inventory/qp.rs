@@ -20,6 +20,10 @@ const MAX_DETAILS: usize = 8192;
 const QUIET_NS: Nanos = 60_000_000_000;
 /// A rate is taken for the present one for as long as this: sweeps are a second apart, but for pauses of the probes.
 const RATE_HOLDS_NS: Nanos = 10_000_000_000;
+
+/// So many completed sends of a QP that posted no signalled work request make it one that signals all of them. Fewer may be
+/// those of signalled requests from before its posts were seen.
+const SIGNALS_EACH: u64 = 32;
 /// Destroyed QPs that are remembered.
 const MAX_GONE: usize = 1024;
 
@@ -164,6 +168,8 @@ pub struct QpDetail {
     pub vendor_err: Option<u32>,
     /// Times its process posted to it right after another one.
     pub switches: Option<u64>,
+    /// Signalled work requests that wait for a completion; `None` when that is not known.
+    pub waiting: Option<u64>,
     /// Since when signalled work requests wait for a completion and none has come; `None` when none waits, or when not all
     /// completions are seen.
     pub waiting_since: Option<Nanos>,
@@ -198,6 +204,7 @@ impl Default for QpDetail {
             recv_wrs: None,
             vendor_err: None,
             switches: None,
+            waiting: None,
             waiting_since: None,
             errors: Vec::new(),
             latency_log2_ns: None,
@@ -213,7 +220,7 @@ impl Default for QpDetail {
 
 impl QpDetail {
     /// Notes how far completions have come. Signalled work requests beyond the completions of sends wait; a completion is
-    /// progress. Where sends and receives are not told apart, all completions are taken for those of sends: a QP that waits
+    /// progress. Where none was signalled and sends complete all the same, the QP signals each (`sq_sig_all`). Where sends and receives are not told apart, all completions are taken for those of sends: a QP that waits
     /// may then be taken for one that does not, never the other way.
     pub(crate) fn completed(&mut self, t: Nanos, seen: &QpStats<'_>) {
         let failed = !seen.errors.is_empty();
@@ -223,18 +230,15 @@ impl QpDetail {
         (self.sampled_ns, self.completions_sampled_ns) = (seen.sampled_ns, seen.completions_sampled_ns);
         self.completions_missed = seen.completions_missed;
         let done = done(failed, seen.sent, seen.completions);
-        let waits = seen.signaled.zip(done).is_some_and(|(signaled, done)| signaled > done) && self.all_seen();
+        let each = seen.signaled == Some(0) && seen.sent.is_some_and(|sent| sent >= SIGNALS_EACH);
+        let signaled = if each { Some(seen.wrs) } else { seen.signaled };
+        let waiting = signaled.zip(done).map(|(signaled, done)| signaled.saturating_sub(done));
+        self.waiting = waiting.filter(|_| self.all_seen());
         self.waiting_since = match self.waiting_since {
-            _ if !waits => None,
+            _ if self.waiting.is_none_or(|n| n == 0) => None,
             Some(since) if done == before => Some(since),
             _ => Some(t),
         };
-    }
-
-    /// How many of its signalled work requests have completed, as far as that can be told.
-    #[must_use]
-    pub fn done(&self) -> Option<u64> {
-        done(!self.errors.is_empty(), self.sent, self.completions)
     }
 
     /// Its numbers are of all it posted and of all its completions.

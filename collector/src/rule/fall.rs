@@ -126,6 +126,12 @@ pub(super) fn was_down_after(port: &PortRecord, from: Nanos) -> bool {
     port.state == PortState::Down || port.states.since(from).any(|(_, change)| change.to != PortState::Active)
 }
 
+/// The port was down, or its device gone, at some time after `from` and not after `to`.
+pub(super) fn was_down_within(port: &PortRecord, from: Nanos, to: Nanos) -> bool {
+    state_at(port, from.max(port.first_seen.0)) == Some(PortState::Down)
+        || port.states.since(from).any(|(t, change)| *t <= to && change.to != PortState::Active)
+}
+
 /// The state the port had at `t`; `None` before it was first seen.
 pub(super) fn state_at(port: &PortRecord, t: Nanos) -> Option<PortState> {
     if t < port.first_seen.0 {

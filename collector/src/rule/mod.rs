@@ -23,6 +23,8 @@ mod phy_symbol;
 mod phy_trend;
 mod predicts;
 mod qp;
+mod qp_end;
+mod qp_error;
 mod qp_pressure;
 mod qp_rnr;
 mod qp_small;
@@ -99,7 +101,7 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &qp::RetryExceeded,
         &qp_rnr::Rnr,
         &qp_software::SoftwareError,
-        &qp::ErrorState,
+        &qp_error::ErrorState,
         &qp_stuck::Stuck,
         &ecn::Missed,
         &ecn::NotEct,

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::clock::{ns, plural, when};
 use super::phy::{most_digits, row};
 use super::qp::{here, listed, qp_check};
+use super::qp_end::{Ends, flushed};
 use super::root;
 use super::span::{errors, mean_rate};
 use super::{Rule, Trigger, View};
@@ -48,7 +49,9 @@ impl Rule for Rnr {
     }
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
-        view.world.present_ports().filter_map(|(_, port)| rnr(view, port)).collect()
+        let settings = &view.settings.qp_rnr;
+        let ends = Ends::since(view, view.ago(settings.clear_s + 2.0 * settings.window_s));
+        view.world.present_ports().filter_map(|(_, port)| rnr(view, port, &ends)).collect()
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
@@ -57,9 +60,22 @@ impl Rule for Rnr {
     }
 }
 
-/// A counter of exceeded RNR retries and completions that say the same: how many, first when, by which QPs.
-fn exceeded(view: &View<'_>, port: &PortRecord) -> Option<(u64, Nanos, Vec<u32>, u64)> {
-    let from = view.ago(view.settings.qp_rnr.clear_s);
+/// RNR retries that were used up.
+struct Exceeded {
+    /// Requests.
+    n: u64,
+    first: Nanos,
+    /// The QPs they were of, and the completions that told so.
+    qpns: Vec<u32>,
+    completed: u64,
+    /// What was flushed after them.
+    flushed: u64,
+}
+
+/// By a counter, and by completions that say the same.
+fn exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Exceeded> {
+    let settings = &view.settings.qp_rnr;
+    let from = view.ago(settings.clear_s);
     let mut first: Option<Nanos> = None;
     let (mut counted, mut completed) = (0u64, 0u64);
     for (t, n) in port.series_of(Meaning::RnrRetryExceeded).flat_map(|series| series.changes_since(from)) {
@@ -68,25 +84,28 @@ fn exceeded(view: &View<'_>, port: &PortRecord) -> Option<(u64, Nanos, Vec<u32>,
             first = Some(first.map_or(t, |first| first.min(t)));
         }
     }
-    let mut qpns = Vec::new();
-    for (t, error) in view.world.qp_errors.since(from) {
+    // A counter is read a moment after the completion it counts: one does not grow old before the other.
+    let told_from = if counted > 0 { from.saturating_sub(ns(settings.window_s)) } else { from };
+    let (mut qpns, mut ids) = (Vec::new(), Vec::new());
+    for (t, error) in view.world.qp_errors.since(told_from) {
         if here(port, error.device, error.port) && error.status.contains("RNR_RETRY_EXC") {
             completed = completed.saturating_add(error.n);
             qpns.push(error.qpn);
+            ids.push(error.id);
             first = Some(first.map_or(*t, |first| first.min(*t)));
         }
     }
     qpns.sort_unstable();
     qpns.dedup();
-    Some((counted.max(completed), first?, qpns, completed))
+    Some(Exceeded { n: counted.max(completed), first: first?, qpns, completed, flushed: ends.flushed(ids.into_iter()) })
 }
 
-fn rnr(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+fn rnr(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
     let settings = &view.settings.qp_rnr;
     let of = |meaning| errors(view, port, meaning, settings.window_s, settings.of);
     let enough = |found: &super::span::Errors| found.windows >= settings.windows.max(1);
     let (naks, sent, dropped) = (of(Meaning::RnrNak), of(Meaning::RnrNakSent), of(Meaning::OutOfBuffer));
-    let failed = exceeded(view, port);
+    let failed = exceeded(view, port, ends);
     let (key, subject) = view.port_subject(port);
     let as_sender = naks.clone().filter(enough);
     let as_receiver = [sent.clone(), dropped.clone()].into_iter().flatten().find(enough);
@@ -120,10 +139,11 @@ fn rnr(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         since = since.min(found.first);
     }
     let mut completed = 0;
-    if let Some((n, first, qpns, completions)) = &failed {
+    if let Some(Exceeded { n, first, qpns, completed: completions, flushed: flushes }) = &failed {
         let whom = if qpns.is_empty() { String::new() } else { format!(" (QP {})", listed(qpns)) };
         parts.push(format!("{} ran out of RNR retries since {}{whom}", plural(*n, "request"), when(view, *first)));
         evidence.push(Evidence::new(USED_UP, Some(settings.clear_s), *n as f64, 0.0, "requests"));
+        evidence.extend(flushed(*flushes, Some(settings.clear_s)));
         since = since.min(*first);
         completed = *completions;
     }

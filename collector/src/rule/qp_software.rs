@@ -1,11 +1,13 @@
 //! Errors that are the application's: requests that ask for what they may not have, or do not fit.
 
 use super::clock::{ns, plural, when};
+use super::fall::was_down_within;
 use super::phy::digits;
 use super::qp::{here, listed, qp_check};
+use super::qp_end::{Cause, Ends, KNOWN_NS, addresses_changed, flushed};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::PortRecord;
+use crate::inventory::{PortRecord, QpFailure};
 use crate::observation::Nanos;
 use crate::timeline::counter_table::Meaning;
 
@@ -30,6 +32,16 @@ pub(super) fn is_software(status: &str) -> bool {
     ]
     .iter()
     .any(|name| status.contains(name))
+}
+
+/// The status of a work request that the adapter itself could not carry out.
+const LOCAL: &str = "LOC_QP_OP_ERR";
+
+/// Such a work request may have asked for nothing wrong: there was no way to send it, for the port was down or had just
+/// lost an address. Nobody can tell before what befell the port is known.
+fn could_not_send(view: &View<'_>, port: &PortRecord, t: Nanos, slack: Nanos) -> bool {
+    let known = t.saturating_add(KNOWN_NS);
+    view.now < known || was_down_within(port, t.saturating_sub(slack), known) || addresses_changed(port, t, slack)
 }
 
 /// `qp.software_error`.
@@ -57,7 +69,9 @@ impl Rule for SoftwareError {
     }
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
-        view.world.present_ports().filter_map(|(_, port)| software(view, port)).collect()
+        let settings = &view.settings.qp_software_error;
+        let ends = Ends::since(view, view.ago(settings.clear_s + 2.0 * settings.window_s));
+        view.world.present_ports().filter_map(|(_, port)| software(view, port, &ends)).collect()
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
@@ -66,8 +80,9 @@ impl Rule for SoftwareError {
     }
 }
 
-fn software(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
+fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
     let settings = &view.settings.qp_software_error;
+    let slack = ns(settings.window_s);
     let from = view.ago(settings.clear_s);
     let window = Some(settings.clear_s);
     let mut evidence = Vec::new();
@@ -92,14 +107,17 @@ fn software(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             counted = counted.saturating_add(n);
         }
     }
-    let mut qpns = Vec::new();
+    let (mut qpns, mut ids) = (Vec::new(), Vec::new());
     let mut statuses: Vec<&str> = Vec::new();
     let mut completed = 0u64;
     for (t, error) in view.world.qp_errors.since(from) {
-        if here(port, error.device, error.port) && is_software(&error.status) {
+        let asked_for =
+            |status: &str| is_software(status) && !(status.contains(LOCAL) && could_not_send(view, port, *t, slack));
+        if here(port, error.device, error.port) && asked_for(&error.status) {
             sooner(*t);
             completed = completed.saturating_add(error.n);
             qpns.push(error.qpn);
+            ids.push(error.id);
             statuses.push(&error.status);
         }
     }
@@ -109,12 +127,15 @@ fn software(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     statuses.sort_unstable();
     statuses.dedup();
     // QPs that failed at that time by themselves are most likely those.
-    let slack = ns(settings.window_s);
+    let refused = |t, failure: &QpFailure| {
+        let cause = ends.of(view, failure.id, t, failure.last_good, slack).cause;
+        matches!(cause, Cause::Unknown) || cause.follows_from("qp.software_error")
+    };
     let mut failed: Vec<u32> = view
         .world
         .qp_failures
         .since(since.saturating_sub(slack))
-        .filter(|(_, failure)| here(port, failure.device, failure.port) && !failure.asked)
+        .filter(|(t, failure)| here(port, failure.device, failure.port) && !failure.asked && refused(*t, failure))
         .map(|(_, failure)| failure.qpn)
         .collect();
     failed.sort_unstable();
@@ -125,6 +146,8 @@ fn software(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             kinds.push(plural(completed, "refused work request"));
         }
     }
+    let flushes = ends.flushed(ids.into_iter());
+    evidence.extend(flushed(flushes, window));
     let who = match (qpns.is_empty(), failed.is_empty()) {
         (false, _) => format!("; {} of QP {}", statuses.join(", "), listed(&qpns)),
         (true, false) => format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed)),
@@ -154,6 +177,6 @@ fn software(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         },
         part_of: None,
         since,
-        revision: digits(n) << 16 | (qpns.len().max(failed.len()) as u64).min(0xffff),
+        revision: digits(flushes) << 32 | digits(n) << 16 | (qpns.len().max(failed.len()) as u64).min(0xffff),
     })))
 }

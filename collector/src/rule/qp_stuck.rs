@@ -109,10 +109,7 @@ fn stuck(view: &View<'_>, qp: &QpRecord) -> Option<Nanos> {
 
 fn tell(view: &View<'_>, device: DeviceId, port: Option<u32>, qps: &[Waiting<'_>]) -> Verdict {
     let since = qps.iter().map(|(_, since)| *since).min().unwrap_or(view.now);
-    let waits = |qp: &QpRecord| {
-        let detail = qp.detail.as_ref()?;
-        Some(detail.signaled?.saturating_sub(detail.done()?))
-    };
+    let waits = |qp: &QpRecord| qp.detail.as_ref()?.waiting;
     let n = qps.iter().filter_map(|(qp, _)| waits(qp)).fold(0u64, u64::saturating_add);
     let patience = qps.iter().filter_map(|(qp, _)| patience(view, qp)).max().unwrap_or(0);
     let one = if let [(one, _)] = qps { Some(*one) } else { None };

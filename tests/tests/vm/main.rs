@@ -7,6 +7,7 @@ mod killed;
 mod loopback;
 mod marks;
 mod places;
+mod qpfaults;
 mod recordings;
 mod service;
 mod sources;

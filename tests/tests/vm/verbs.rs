@@ -164,7 +164,7 @@ fn completions_and_errors_by_status_are_exact() {
 #[test]
 fn latency_is_that_of_the_program_within_one_bucket() {
     on_each_kernel("verbs", |results| {
-        let mut timed = 0;
+        let (mut timed, mut interrupted) = (0, 0);
         for Pair { at, told, seen } in used(results).into_iter().filter(|pair| pair.told["end"] == "near") {
             // After an error order pairs nothing any more, and what is in the histogram by then may be less.
             if number(&told["errors"][10]) != 0 {
@@ -173,16 +173,22 @@ fn latency_is_that_of_the_program_within_one_bucket() {
             let (own, ours) = (histogram(&told["latency_log2_ns"]), histogram(&seen["latency_log2_ns"]));
             assert_eq!(ours.iter().sum::<u64>(), own.iter().sum::<u64>(), "{at}: {seen}");
             timed += own.iter().sum::<u64>();
-            // Between the program's look at the clock and the probe the scheduler may take the processor away: some of a
-            // hundred may be further apart.
+            // The program looks at the clock before the probe of the post and after that of the poll: what it measures is
+            // never shorter. It is longer by more than a bucket only where the processor was taken away between look and
+            // probe, by the scheduler or from the whole machine.
             let up_to = |counts: &[u64], bucket: usize| counts.iter().take(bucket).sum::<u64>();
-            let some = own.iter().sum::<u64>().div_ceil(50);
+            let mut apart = 0;
             for bucket in 0..40 {
-                let [least, seen, most] = [up_to(&own, bucket), up_to(&ours, bucket + 1), up_to(&own, bucket + 2)];
-                assert!(least <= seen + some && seen <= most + some, "bucket {bucket} of {at}: {own:?}, {ours:?}");
+                let [own_below, ours_below] = [&own, &ours].map(|counts| up_to(counts, bucket));
+                assert!(own_below <= ours_below, "bucket {bucket} of {at}: {own:?}, {ours:?}");
+                apart = apart.max(ours_below.saturating_sub(up_to(&own, bucket + 1)));
+            }
+            interrupted += apart;
+            if apart > 0 {
+                println!("{at}: {apart} of {} {own:?}, {ours:?}", own.iter().sum::<u64>());
             }
         }
-        println!("{timed} requests timed on {}", results.kernel);
+        println!("{timed} requests timed on {}, {interrupted} of them interrupted", results.kernel);
         assert!(timed > 1500, "only {timed} on {}", results.kernel);
     });
 }

@@ -12,6 +12,7 @@ mod nic;
 mod pcie;
 mod phy;
 mod qp;
+mod qp_end;
 mod qp_signs;
 mod qp_stuck;
 mod sampled;

@@ -303,8 +303,9 @@ impl Source for SysfsSource {
 
     fn nudge(&mut self, now: Nanos) {
         // An event may have told a state that the file never showed, or shows no longer.
-        for port in self.devices.iter_mut().flat_map(|device| &mut device.ports) {
-            port.say_again();
+        for device in &mut self.devices {
+            device.look_again();
+            device.ports.iter_mut().for_each(port::PortWatch::say_again);
         }
         self.due = self.due.min(now.max(self.last_poll + SHORTEST_PERIOD_NS));
     }

@@ -111,12 +111,17 @@ impl PortWatch {
         }
     }
 
+    /// Looks at the GID table.
+    pub(super) fn refresh_gids(&mut self, files: &dyn Files) {
+        let gids = gid::read(files, &self.dir);
+        self.changed |= gids != self.gids;
+        self.gids = gids;
+    }
+
     /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters.
     pub(super) fn refresh_slow(&mut self, files: &dyn Files, ports: usize, with_gids: bool, software: bool) {
         if with_gids {
-            let gids = gid::read(files, &self.dir);
-            self.changed |= gids != self.gids;
-            self.gids = gids;
+            self.refresh_gids(files);
         }
         let netdevs = netdev::of_port(files, &self.device_dir, self.number, ports, &self.gids);
         let bond = netdev::bond_of(files, &netdevs);

@@ -262,6 +262,31 @@ fn two_devices_that_swap_their_names_are_removed_before_they_are_said() {
 }
 
 #[test]
+fn after_a_nudge_the_gid_tables_are_read_again_but_at_most_once_a_second() {
+    let (_dir, root) = node(1);
+    let gids = port_dir(&root, "nic0").join("gids");
+    std::fs::create_dir(&gids).unwrap();
+    let set =
+        |last: &str| std::fs::write(gids.join("0"), format!("fe80:0000:0000:0000:0000:0000:0000:{last}\n")).unwrap();
+    set("0001");
+    let mut source = source_at(&root);
+    let told = |seen: &[serde_json::Value]| port(seen, "nic0", 1)["gids"][0]["gid"].to_string();
+    poll(&mut source, SECOND);
+    set("0002");
+    source.nudge(SECOND + SHORTEST_PERIOD_NS);
+    let soon = poll(&mut source, SECOND + SHORTEST_PERIOD_NS);
+    assert!(told(&soon).ends_with("0001\""), "{soon:?}");
+    let later = poll(&mut source, 2 * SECOND);
+    assert!(told(&later).ends_with("0002\""), "{later:?}");
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    poll(&mut source, SECOND);
+    let before = files.opened().len();
+    poll(&mut source, 3 * SECOND);
+    assert_eq!(files.opened().len(), before, "without a nudge nothing is opened");
+}
+
+#[test]
 fn a_nudge_brings_the_next_poll_forward_but_not_below_the_shortest_period() {
     let (_dir, root) = node(1);
     let mut source = source_at(&root);

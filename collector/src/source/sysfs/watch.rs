@@ -9,6 +9,9 @@ use crate::source::files::Files;
 
 /// Between two readings of the GID tables, which can have hundreds of entries, ns.
 const GID_PERIOD_NS: Nanos = 60_000_000_000;
+/// The same where something has happened: no event tells of a GID table that changed (`dispatch_gid_change_event` of the
+/// kernel's cache.c passes by `ib_dispatch_event`), and QPs that have lost their address fail, ns.
+const GID_SHORTEST_NS: Nanos = 1_000_000_000;
 
 /// One device under watch.
 pub(super) struct DeviceWatch {
@@ -22,6 +25,9 @@ pub(super) struct DeviceWatch {
     own_counters: Option<CounterSet>,
     slow_due: Nanos,
     gids_due: Nanos,
+    gids_t: Nanos,
+    /// Something has happened since the GID tables were read.
+    look_again: bool,
     /// A file said that the device is gone and everything was opened anew; not again before the next slow look.
     reopened: bool,
 }
@@ -38,6 +44,8 @@ impl DeviceWatch {
             own_counters: None,
             slow_due: 0,
             gids_due: 0,
+            gids_t: 0,
+            look_again: false,
             reopened: false,
         };
         watch.open_ports(files);
@@ -81,9 +89,18 @@ impl DeviceWatch {
         self.ports.iter().flat_map(|port| [&port.counters, &port.hw_counters]).chain(&self.own_counters)
     }
 
+    /// The next look, or one soon after, is at the GID tables too.
+    pub(super) fn look_again(&mut self) {
+        self.look_again = true;
+    }
+
     /// The slow look, when it is due.
     pub(super) fn refresh_slow(&mut self, files: &dyn Files, now: Nanos) {
         if now < self.slow_due {
+            if self.look_again && now >= self.gids_t + GID_SHORTEST_NS {
+                (self.look_again, self.gids_t) = (false, now);
+                self.ports.iter_mut().for_each(|port| port.refresh_gids(files));
+            }
             return;
         }
         if self.slow_due > 0 {
@@ -96,9 +113,10 @@ impl DeviceWatch {
         }
         self.slow_due = now + SLOW_PERIOD_NS;
         self.reopened = false;
-        let with_gids = now >= self.gids_due;
+        let with_gids = now >= self.gids_due || self.look_again;
         if with_gids {
             self.gids_due = now + GID_PERIOD_NS;
+            (self.look_again, self.gids_t) = (false, now);
         }
         let ports = self.ports.len();
         let software = self.seen.pci.is_none();
