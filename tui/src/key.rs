@@ -113,6 +113,8 @@ use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp
 use PaneId::{Findings, Overview, Own, Port, Qp, Qps};
 use Where::{Everywhere, In};
 
+/// Panes that show one thing of several.
+const ONES: Where = In(&[Port, Qp, Findings]);
 const LISTS: Where = In(&[Overview, Qps, Findings]);
 
 /// The table. Of two lines with the same key the first one that holds in the pane counts.
@@ -136,8 +138,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
         None,
     ),
     bind(&[Char('h'), Left], "← h", Action::Left, In(&[Overview, Qps, Port]), "the same to the left", None),
-    bind(&[Char(']')], "]", Action::Next, In(&[Port, Qp]), "the next port or QP", Some("next")),
-    bind(&[Char('[')], "[", Action::Previous, In(&[Port, Qp]), "the port or QP before", None),
+    bind(&[Char(']')], "]", Action::Next, ONES, "the next port, QP or finding", Some("next")),
+    bind(&[Char('[')], "[", Action::Previous, ONES, "the port, QP or finding before", None),
     bind(
         &[Char('/')],
         "/",

@@ -1,8 +1,10 @@
 //! The panes: one file each. A pane reads a [`Scene`], draws itself and answers keys; it knows no other pane, but may
 //! ask to open something ([`Reaction::Open`]).
 
+mod digest;
 mod finding_row;
 pub(crate) mod findings;
+mod history;
 pub(crate) mod overview;
 pub(crate) mod own;
 pub(crate) mod port;
