@@ -14,9 +14,12 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
 use crate::key::{self, Action};
+use crate::pane::ecn::Ecn;
+use crate::pane::failover::FailoverPane;
 use crate::pane::findings::Findings;
 use crate::pane::overview::Overview;
 use crate::pane::own::Own;
+use crate::pane::pcie::PciePane;
 use crate::pane::port::PortPane;
 use crate::pane::qp::QpPane;
 use crate::pane::qps::Qps;
@@ -74,6 +77,9 @@ struct Panes {
     qps: Qps,
     qp: QpPane,
     findings: Findings,
+    ecn: Ecn,
+    pcie: PciePane,
+    failover: FailoverPane,
     own: Own,
 }
 
@@ -85,6 +91,9 @@ impl Panes {
             PaneId::Qps => &mut self.qps,
             PaneId::Qp => &mut self.qp,
             PaneId::Findings => &mut self.findings,
+            PaneId::Ecn => &mut self.ecn,
+            PaneId::Pcie => &mut self.pcie,
+            PaneId::Failover => &mut self.failover,
             PaneId::Own => &mut self.own,
         }
     }

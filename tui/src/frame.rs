@@ -131,24 +131,62 @@ fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Piece {
     Piece::new(50, text, if low { theme.warning } else { theme.text })
 }
 
-/// Draws the tabs; says which columns belong to which.
+/// How much room the tabs take: the first that fits is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tabs {
+    /// Names and a rule between them.
+    Full,
+    /// Names, one space between them.
+    Close,
+    /// Short names but for the open one.
+    Short,
+    /// Numbers but for the open one.
+    Numbers,
+}
+
+impl Tabs {
+    const ALL: [Self; 4] = [Self::Full, Self::Close, Self::Short, Self::Numbers];
+
+    fn text(self, pane: PaneId, open: bool) -> String {
+        let (number, title) = (pane.number(), pane.title());
+        match self {
+            Self::Full => format!(" {number} {title} "),
+            Self::Close => format!("{number} {title} "),
+            _ if open => format!("{number} {title} "),
+            Self::Short => format!("{number} {} ", pane.short()),
+            Self::Numbers => format!("{number} "),
+        }
+    }
+
+    fn gap(self) -> u16 {
+        u16::from(self == Self::Full)
+    }
+}
+
+/// Draws the tabs; says which columns belong to which. When the width is short the rules between them go first, then the
+/// long names, then the names of all but the open one.
 pub(crate) fn tabs(buf: &mut Buffer, area: Rect, scene: Scene<'_>, open: PaneId) -> Vec<(Range<u16>, PaneId)> {
     let theme = scene.theme;
     let rest = "─".repeat(usize::from(area.width));
     put(buf, area, 0, &Line::styled(rest, theme.rule));
+    let line = |look: Tabs, pane: PaneId| {
+        let style = if pane == open { theme.open_tab } else { theme.text };
+        let mut spans = vec![Span::styled(look.text(pane, pane == open), style)];
+        if pane == PaneId::Findings && !scene.world.findings.is_empty() {
+            let worst = scene.world.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Info);
+            let text = format!("●{} ", collector::incident::count(&scene.world.findings));
+            spans.push(Span::styled(text, theme.severity(worst)));
+        }
+        Line::from(spans)
+    };
+    let wide = |look: Tabs| -> usize {
+        PaneId::ALL.iter().map(|pane| line(look, *pane).width() + usize::from(look.gap())).sum()
+    };
+    let look = Tabs::ALL.into_iter().find(|look| wide(*look) < usize::from(area.width)).unwrap_or(Tabs::Numbers);
     let mut x = area.x + 1;
     let mut places = Vec::new();
     for pane in PaneId::ALL {
-        let style = if pane == open { theme.open_tab } else { theme.text };
-        let mut spans = vec![Span::styled(format!(" {} {} ", pane.number(), pane.title()), style)];
-        if pane == PaneId::Findings && !scene.world.findings.is_empty() {
-            let worst = scene.world.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Info);
-            spans.push(Span::styled(
-                format!("●{} ", collector::incident::count(&scene.world.findings)),
-                theme.severity(worst),
-            ));
-        }
-        let line = Line::from(spans);
+        let line = line(look, pane);
         let wide = u16::try_from(line.width()).unwrap_or(0);
         if x + wide > area.right() {
             break;
@@ -157,7 +195,7 @@ pub(crate) fn tabs(buf: &mut Buffer, area: Rect, scene: Scene<'_>, open: PaneId)
             buf.set_line(x, area.y, &line, wide);
         }
         places.push((x..x + wide, pane));
-        x += wide + 1;
+        x += wide + look.gap();
     }
     places
 }

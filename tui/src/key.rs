@@ -110,12 +110,12 @@ const fn bind(
 }
 
 use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up};
-use PaneId::{Findings, Overview, Own, Port, Qp, Qps};
+use PaneId::{Ecn, Failover, Findings, Overview, Own, Pcie, Port, Qp, Qps};
 use Where::{Everywhere, In};
 
 /// Panes that show one thing of several.
 const ONES: Where = In(&[Port, Qp, Findings]);
-const LISTS: Where = In(&[Overview, Qps, Findings]);
+const LISTS: Where = In(&[Overview, Qps, Findings, Ecn, Pcie, Failover]);
 
 /// The table. Of two lines with the same key the first one that holds in the pane counts.
 pub(crate) const BINDINGS: &[Binding] = &[
@@ -152,7 +152,7 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('S')], "S", Action::SortReverse, In(&[Qps]), "sort the other way round", None),
     bind(&[Char('+'), Char('=')], "+", Action::Longer, In(&[Port, Qp]), "charts over a longer time", Some("longer")),
     bind(&[Char('-')], "-", Action::Shorter, In(&[Port, Qp]), "charts over a shorter time", Some("shorter")),
-    bind(&[Char('y')], "y", Action::Copy, In(&[Findings, Own]), "copy as text", Some("copy")),
+    bind(&[Char('y')], "y", Action::Copy, In(&[Findings, Ecn, Pcie, Failover, Own]), "copy as text", Some("copy")),
     bind(
         &[Char(' ')],
         "space",
@@ -179,6 +179,9 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('3')], "3", Action::Open(Qps), Everywhere, "QPs: the table", None),
     bind(&[Char('4')], "4", Action::Open(Qp), Everywhere, "QP: one QP's life", None),
     bind(&[Char('5')], "5", Action::Open(Findings), Everywhere, "Findings: what, why, how sure, what to do", None),
+    bind(&[Char('6')], "6", Action::Open(Ecn), Everywhere, "ECN: marks, CNPs, pause, parameters", None),
+    bind(&[Char('7')], "7", Action::Open(Pcie), Everywhere, "PCIe: tree, links, errors, load", None),
+    bind(&[Char('8')], "8", Action::Open(Failover), Everywhere, "Failover: the stopwatch of each incident", None),
     bind(&[Char('9')], "9", Action::Open(Own), Everywhere, "Self: sources, probes, drops, own cost", None),
     bind(&[Char('?'), KeyCode::F(1)], "?", Action::Help, Everywhere, "this help", Some("help")),
     bind(&[Char('q')], "q", Action::Quit, Everywhere, "quit (Ctrl-C too)", Some("quit")),

@@ -2,11 +2,14 @@
 //! ask to open something ([`Reaction::Open`]).
 
 mod digest;
+pub(crate) mod ecn;
+pub(crate) mod failover;
 mod finding_row;
 pub(crate) mod findings;
 mod history;
 pub(crate) mod overview;
 pub(crate) mod own;
+pub(crate) mod pcie;
 pub(crate) mod port;
 mod port_row;
 pub(crate) mod qp;
@@ -25,7 +28,7 @@ use ratatui::text::{Line, Span};
 use crate::key::Action;
 use crate::theme::Theme;
 
-/// The panes, by the number of their tab. 6 ECN, 7 PCIe and 8 Failover keep their numbers free.
+/// The panes, by the number of their tab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PaneId {
     /// All ports, newest findings.
@@ -39,13 +42,29 @@ pub enum PaneId {
     Qp,
     /// Findings.
     Findings,
+    /// Marks, CNPs and congestion control.
+    Ecn,
+    /// The PCIe tree.
+    Pcie,
+    /// Failovers.
+    Failover,
     /// The program itself.
     Own,
 }
 
 impl PaneId {
     /// Every pane, in the order of the tabs.
-    pub const ALL: [Self; 6] = [Self::Overview, Self::Port, Self::Qps, Self::Qp, Self::Findings, Self::Own];
+    pub const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Port,
+        Self::Qps,
+        Self::Qp,
+        Self::Findings,
+        Self::Ecn,
+        Self::Pcie,
+        Self::Failover,
+        Self::Own,
+    ];
 
     /// The number of its tab.
     #[must_use]
@@ -56,6 +75,9 @@ impl PaneId {
             Self::Qps => 3,
             Self::Qp => 4,
             Self::Findings => 5,
+            Self::Ecn => 6,
+            Self::Pcie => 7,
+            Self::Failover => 8,
             Self::Own => 9,
         }
     }
@@ -69,7 +91,20 @@ impl PaneId {
             Self::Qps => "QPs",
             Self::Qp => "QP",
             Self::Findings => "Findings",
+            Self::Ecn => "ECN",
+            Self::Pcie => "PCIe",
+            Self::Failover => "Failover",
             Self::Own => "Self",
+        }
+    }
+
+    /// A shorter name, for narrow screens.
+    pub(crate) fn short(self) -> &'static str {
+        match self {
+            Self::Overview => "Over",
+            Self::Findings => "Find",
+            Self::Failover => "Fail",
+            pane => pane.title(),
         }
     }
 
@@ -151,6 +186,11 @@ pub(crate) fn put(buf: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
     }
 }
 
+/// Lines as plain text, for the clipboard.
+pub(crate) fn as_text(lines: &[Line<'_>]) -> String {
+    lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect()
+}
+
 /// Row `row` of an area as an area; empty when there is none.
 pub(crate) fn row(area: Rect, row: u16) -> Rect {
     Rect { y: area.y + row.min(area.height), height: u16::from(row < area.height), ..area }
@@ -228,6 +268,7 @@ mod tests {
     fn panes_are_found_by_name_and_number() {
         assert_eq!(PaneId::from_name("qps"), Some(PaneId::Qps));
         assert_eq!(PaneId::from_name("9"), Some(PaneId::Own));
-        assert_eq!(PaneId::from_name("6"), None);
+        assert_eq!(PaneId::from_name("pcie"), Some(PaneId::Pcie));
+        assert_eq!(PaneId::from_name("0"), None);
     }
 }
