@@ -193,7 +193,8 @@ impl App {
         }
         // The world may be frozen, the producer's state is always the newest.
         let status = &self.latest.status;
-        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        let (world, generation) = (&shown.world, shown.generation);
+        let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
         let mut rest = area;
         if let Some(banner) = &status.banner {
             let at = row(rest, 0);
@@ -280,7 +281,8 @@ impl App {
     fn ask(&mut self, what: impl FnOnce(&mut dyn Pane, Scene<'_>) -> Reaction) -> Reaction {
         let shown = self.shown.clone();
         let status = &self.latest.status;
-        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        let (world, generation) = (&shown.world, shown.generation);
+        let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
         what(self.panes.get(self.open), scene)
     }
 
@@ -350,7 +352,8 @@ impl App {
     fn go_to_selected(&mut self, pane: PaneId) {
         let shown = self.shown.clone();
         let status = &self.latest.status;
-        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        let (world, generation) = (&shown.world, shown.generation);
+        let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
         match self.panes.get(self.open).points_at(pane, scene) {
             Some(target) if pane != self.open => self.react(Reaction::Open(target), 0),
             _ => self.go(pane),

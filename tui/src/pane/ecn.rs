@@ -10,6 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
@@ -26,7 +27,7 @@ const SCALE: u16 = 8;
 /// How many points in one cell look like what.
 const DENSITY: [&str; 3] = ["░", "▒", "█"];
 
-/// When the width is short there go: latency, quiet, ignored, pause sent, handled, CNP for each mark, the counters' sums.
+/// When the width is short there go: the quiet level, latency, ignored, pause sent, CNPs for each mark, handled, sent.
 const COLUMNS: [Column; 13] = [
     table::text("PORT", 11, 255),
     table::number("LOAD", 5, 240),
@@ -84,7 +85,7 @@ impl Pane for Ecn {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let (world, theme) = (&**scene.world, scene.theme);
         let ports = ports(world);
-        put(buf, area, 0, &about(scene, &ports));
+        about(scene, &ports).draw(buf, area);
         if ports.is_empty() {
             put(buf, area, 2, &Line::styled("  no port with counters is seen; 1 says why", theme.dim));
             return;
@@ -179,27 +180,23 @@ fn name(world: &World, port: &PortRecord) -> String {
 }
 
 /// What the pane shows, since when, and what of it cannot be seen here.
-fn about(scene: Scene<'_>, ports: &[&PortRecord]) -> Line<'static> {
+fn about<'t>(scene: Scene<'t>, ports: &[&PortRecord]) -> About<'t> {
     let (world, theme) = (&**scene.world, scene.theme);
     let counts = ports.iter().filter(|port| port.reading(Meaning::EcnMarkedRx).is_some()).count();
-    let sum = |meaning| {
+    let per_second = |meaning| {
         let mut rates = ports.iter().filter_map(|port| port.rate(meaning));
-        rates.next().map(|first| rates.fold(first, |sum, one| sum + one))
+        number::per_second(rates.next().map(|first| rates.fold(first, |sum, one| sum + one)))
     };
-    let per_second = |meaning| number::per_second(sum(meaning));
     let text = format!(
-        " node: {} CE/s, {} CNP/s sent, {} handled",
+        "node: {} CE/s, CNP/s {} sent, {} handled",
         per_second(Meaning::EcnMarkedRx),
         per_second(Meaning::CnpSent),
         per_second(Meaning::CnpHandled)
     );
-    let since = number::moment(world, world.started, false);
-    let mut spans = vec![
-        Span::styled(text, theme.strong),
-        Span::styled(format!("   {counts} of {} ports count marks, since {since}", ports.len()), theme.dim),
-    ];
-    spans.push(Span::styled("   not seen: the switch's queue", theme.dim));
-    Line::from(spans)
+    About::what(theme, text)
+        .since(format!("since {}", number::moment(world, world.started, false)))
+        .sure(format!("{counts} of {} ports count marks", ports.len()))
+        .beyond("the switch's queue")
 }
 
 /// Marked packets of all received ones, now.

@@ -9,6 +9,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, put, row, wrap};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
@@ -64,7 +65,7 @@ fn newest_first(world: &World) -> Vec<&Arc<Failover>> {
 impl Pane for FailoverPane {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let incidents = newest_first(scene.world);
-        put(buf, area, 0, &about(scene, incidents.len()));
+        about(scene, incidents.len()).draw(buf, area);
         self.list_at = 2;
         if incidents.is_empty() {
             draw_nothing(scene, below(area, 1), buf);
@@ -140,28 +141,23 @@ impl Pane for FailoverPane {
 }
 
 /// What the pane shows, since when, and what of it cannot be seen here.
-fn about(scene: Scene<'_>, n: usize) -> Line<'static> {
-    let (world, theme) = (scene.world, scene.theme);
+fn about(scene: Scene<'_>, n: usize) -> About<'_> {
+    let world = scene.world;
     let seen = match n {
         0 => "no failover".to_owned(),
         1 => "1 failover".to_owned(),
         n => format!("{n} failovers"),
     };
-    let since = number::moment(world, world.started, false);
-    let mut spans =
-        vec![Span::styled(format!(" {seen}"), theme.strong), Span::styled(format!(" since {since}"), theme.dim)];
-    if world.failovers_dropped > 0 {
-        let dropped = number::grouped(world.failovers_dropped);
-        spans.push(Span::styled(format!(", {dropped} older ones forgotten"), theme.warning));
+    let about = About::what(scene.theme, seen).since(format!("since {}", number::moment(world, world.started, false)));
+    let about = match &world.probes {
+        None => about.unseen("who moved a QP, its timers, posts (no probes)"),
+        Some(probes) if !probes.sees_modify(false) => about.unseen("who moved a QP (its probe is not attached)"),
+        Some(_) => about.sure("t4 is the first post where completions are not seen"),
+    };
+    match world.failovers_dropped {
+        0 => about,
+        n => about.hint(format!("{} older ones forgotten", number::grouped(n))),
     }
-    match &world.probes {
-        None => spans.push(Span::styled("   not seen: who moved a QP, its timers, posts (no probes)", theme.warning)),
-        Some(probes) if !probes.sees_modify(false) => {
-            spans.push(Span::styled("   not seen: who moved a QP (its probe is not attached)", theme.warning));
-        }
-        Some(_) => spans.push(Span::styled("   t4 is the first post, where completions are not seen", theme.dim)),
-    }
-    Line::from(spans)
 }
 
 fn draw_nothing(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
@@ -222,7 +218,7 @@ fn qps(incident: &Failover) -> String {
     if parts.is_empty() { UNKNOWN.to_owned() } else { parts.join(", ") }
 }
 
-/// Each budget with its verdict as a word.
+/// Each budget with its verdict as a word; `?` where it is undecided.
 fn budgets(incident: &Failover, theme: &Theme) -> Line<'static> {
     let mut spans = Vec::new();
     for budget in &incident.budgets {
@@ -231,8 +227,9 @@ fn budgets(incident: &Failover, theme: &Theme) -> Line<'static> {
             Verdict::Missed => theme.critical,
             Verdict::Undecided => theme.dim,
         };
+        let word = if budget.verdict == Verdict::Undecided { "?" } else { budget.verdict.name() };
         let gap = if spans.is_empty() { "" } else { ", " };
-        spans.push(Span::styled(format!("{gap}{} ms {}", budget.ms, budget.verdict.name()), style));
+        spans.push(Span::styled(format!("{gap}{} ms {word}", budget.ms), style));
     }
     Line::from(spans)
 }
@@ -268,7 +265,8 @@ fn detail(scene: Scene<'_>, incident: &Failover, width: usize) -> Vec<Line<'stat
     entry("outage", &format!("{outage}: from the first of t1, t2, t3 to t4"), theme.strong);
     let text = format!("reaction {}, recovery {}", spanned(incident.reaction), spanned(incident.recovery));
     entry("of it", &text, theme.text);
-    entry("budgets", &budgets(incident, theme).to_string(), theme.text);
+    let words = incident.budgets.iter().map(|budget| format!("{} ms {}", budget.ms, budget.verdict.name()));
+    entry("budgets", &words.collect::<Vec<_>>().join(", "), theme.text);
     let ending = match incident.ending {
         Ending::Graceful => "all QPs were drained by their process while the port was up",
         Ending::Abrupt => "no QP was drained: they died, or were moved when the port was down already",

@@ -11,6 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::about::About;
 use super::finding_row::{Entry, draw_finding};
 use super::history::histories;
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
@@ -33,6 +34,8 @@ pub(crate) struct Findings {
     whole: bool,
     /// It was opened from elsewhere: out of it leads back there.
     direct: bool,
+    /// Rules that cannot be judged, with the reason, and the world this was found out for.
+    unjudged: Option<(u64, Arc<Vec<NotJudged>>)>,
     text: Selection,
     lines: usize,
 }
@@ -41,6 +44,18 @@ impl Findings {
     /// Shows a finding, all of it.
     pub(crate) fn show(&mut self, rule: &'static str, key: SubjectKey) {
         *self = Self { chosen: Some((rule, key)), whole: true, direct: true, ..Self::default() };
+    }
+
+    /// The rules that cannot be judged; asked once for each world.
+    fn unjudged(&mut self, scene: Scene<'_>) -> Arc<Vec<NotJudged>> {
+        match &self.unjudged {
+            Some((generation, rules)) if *generation == scene.generation => rules.clone(),
+            _ => {
+                let rules = Arc::new(not_judged(scene.world));
+                self.unjudged = Some((scene.generation, rules.clone()));
+                rules
+            }
+        }
     }
 
     fn follow(&mut self, findings: &[&Arc<Finding>]) {
@@ -57,6 +72,65 @@ impl Findings {
     }
 }
 
+/// A rule that cannot be judged, and why.
+type NotJudged = (&'static str, String);
+
+/// The rules that cannot be judged on this node or not yet.
+pub(crate) fn not_judged(world: &World) -> Vec<NotJudged> {
+    let (settings, book) = (Settings::default(), Book::default());
+    let view = View { world, now: world.now, settings: &settings, book: &book };
+    rule::all().iter().filter_map(|rule| Some((rule.id(), rule.not_judged(&view)?))).collect()
+}
+
+/// What the pane shows, since when, and what could not be judged.
+fn about(scene: Scene<'_>, listed: usize, unjudged: usize) -> About<'_> {
+    let world = scene.world;
+    let raised = world.findings.len();
+    let what = match (incident::count(&world.findings), raised) {
+        (0, _) => "nothing raised".to_owned(),
+        (1, 1) => "1 finding".to_owned(),
+        (roots, raised) if roots == raised => format!("{roots} findings"),
+        (roots, raised) => format!("{roots} of their own, {} that follow", raised - roots),
+    };
+    let over = match listed - raised {
+        0 => String::new(),
+        n => format!("{n} over"),
+    };
+    let unseen = match unjudged {
+        0 => String::new(),
+        n => format!("{n} of {} rules cannot be judged: 9", rule::all().len()),
+    };
+    About::what(scene.theme, what)
+        .asked(over)
+        .since(format!("watched since {}", number::moment(world, world.started, false)))
+        .unseen(unseen)
+}
+
+/// Instead of an empty list: who has looked since when, and who could not.
+fn draw_nothing(scene: Scene<'_>, area: Rect, buf: &mut Buffer, unjudged: &[NotJudged]) {
+    let (world, theme) = (scene.world, scene.theme);
+    let rules = rule::all().len();
+    let since = number::moment(world, world.started, false);
+    let span = number::age(world.now.saturating_sub(world.started));
+    let judged = rules - unjudged.len();
+    put(buf, area, 0, &Line::styled(" Nothing found so far.", theme.good));
+    let text = format!(" {judged} of {rules} rules have been watching since {since} ({span}).");
+    put(buf, area, 1, &Line::styled(text, theme.text));
+    if !unjudged.is_empty() {
+        put(buf, area, 3, &Line::styled(" Not judged, and why:", theme.text));
+    }
+    let width = usize::from(area.width).saturating_sub(32).max(20);
+    let mut y = 4;
+    for (rule, reason) in unjudged {
+        for (at, part) in wrap(reason, width).into_iter().enumerate() {
+            let rule = if at == 0 { *rule } else { "" };
+            let line = Line::from(vec![Span::styled(format!("   {rule:<26} "), theme.dim), Span::raw(part)]);
+            put(buf, area, y, &line);
+            y += 1;
+        }
+    }
+}
+
 /// Raised findings, worst and newest first, each followed by what follows from it; then those that are over.
 fn all(world: &World) -> Vec<&Arc<Finding>> {
     world.findings.iter().chain(&world.cleared).collect()
@@ -65,12 +139,17 @@ fn all(world: &World) -> Vec<&Arc<Finding>> {
 impl Pane for Findings {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let findings = all(scene.world);
+        let unjudged = self.unjudged(scene);
         if findings.is_empty() {
-            put(buf, area, 1, &Line::styled(" Nothing found so far.", scene.theme.good));
-            let judged = rule::all().len();
-            put(buf, area, 2, &Line::styled(format!(" {judged} rules are watching."), scene.theme.dim));
+            draw_nothing(scene, area, buf, &unjudged);
             return;
         }
+        let area = if self.whole {
+            area
+        } else {
+            about(scene, findings.len(), unjudged.len()).draw(buf, area);
+            below(area, 1)
+        };
         self.follow(&findings);
         let wanted = u16::try_from(findings.len()).unwrap_or(u16::MAX);
         let rows = if self.whole { 0 } else { wanted.min((area.height / 3).max(3)) };
@@ -142,6 +221,8 @@ impl Pane for Findings {
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         let findings = all(scene.world);
+        // The first line tells about the list.
+        let Some(at) = at.checked_sub(1) else { return Reaction::Ignored };
         let index = self.list.top + usize::from(at);
         if self.whole || usize::from(at) >= self.list.height || index >= findings.len() {
             return Reaction::Ignored;
@@ -358,7 +439,8 @@ mod tests {
     fn a_copied_finding_says_what_the_screen_says_and_its_commands_are_whole() {
         let (world, status) = (sample::faulty(), Status::new(Mode::Live));
         let theme = Theme::new(ThemeName::Dark, true);
-        let scene = Scene { world: &world, status: &status, generation: 1, theme: &theme };
+        let coverage = collector::inventory::Coverage::default();
+        let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
         let text = as_text(scene, &world.findings[0]);
         assert!(text.starts_with("link.down:mlx5_4/1 on gpu-node-17\n"), "{text}");
         let finding = &world.findings[0];

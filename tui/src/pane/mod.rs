@@ -1,6 +1,7 @@
 //! The panes: one file each. A pane reads a [`Scene`], draws itself and answers keys; it knows no other pane, but may
 //! ask to open something ([`Reaction::Open`]).
 
+mod about;
 mod digest;
 pub(crate) mod ecn;
 pub(crate) mod failover;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use collector::feed::Status;
 use collector::finding::SubjectKey;
-use collector::inventory::{PortKey, QpRef, World};
+use collector::inventory::{Coverage, PortKey, QpRef, World};
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -122,6 +123,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) world: &'a Arc<World>,
     /// The producer's state.
     pub(crate) status: &'a Status,
+    /// How much of what goes on is seen.
+    pub(crate) coverage: &'a Coverage,
     /// Changes when the world does.
     pub(crate) generation: u64,
     /// How things look.

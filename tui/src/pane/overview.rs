@@ -179,6 +179,8 @@ impl Pane for Overview {
         self.places = (1, for_ports + 1);
         self.draw_findings(scene, below(list, 1), buf);
         heading(buf, list, 0, &self.findings_title(scene.world), scene.theme);
+        let used = u16::try_from(self.finding_rows.len()).unwrap_or(u16::MAX);
+        draw_unseen(scene, below(list, used.saturating_add(2)), buf);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -241,6 +243,34 @@ impl Pane for Overview {
         self.part = part;
         self.chosen = true;
         if again { self.open(scene) } else { Reaction::Done }
+    }
+}
+
+/// What is not seen here, where there is room for it.
+fn draw_unseen(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+    let theme = scene.theme;
+    let mut unseen: Vec<String> = Vec::new();
+    for source in &scene.status.sources {
+        let lacks =
+            |missing: &collector::source::Missing| format!("{}: {} ({})", source.name, missing.what, missing.reason);
+        unseen.extend(source.missing.iter().map(lacks));
+    }
+    if scene.status.sources.is_empty() {
+        let lacks = scene
+            .world
+            .sources
+            .iter()
+            .filter_map(|(name, source)| Some(format!("{name}: {}", source.reason.as_ref()?)));
+        unseen.extend(lacks);
+    }
+    if unseen.is_empty() || area.height < 2 {
+        return;
+    }
+    let from = area.height.saturating_sub(u16::try_from(unseen.len()).unwrap_or(u16::MAX).saturating_add(1));
+    let area = below(area, from);
+    put(buf, area, 0, &Line::styled(" not seen (9 says what to do):", theme.dim));
+    for (at, text) in (1u16..).zip(unseen) {
+        put(buf, area, at, &Line::styled(format!("   {text}"), theme.dim));
     }
 }
 

@@ -91,6 +91,7 @@ impl<'s> Page<'s> {
         page.notices();
         page.sources();
         page.probes();
+        page.rules();
         page.losses();
         page.cost();
         page
@@ -220,6 +221,19 @@ impl<'s> Page<'s> {
             let at = probe.at.as_deref().unwrap_or("");
             let reason = probe.reason.as_deref().unwrap_or("");
             self.entry(&format!("   {mark} {:<24} ", probe.name), style, &format!("{at} {reason}"), theme.dim);
+        }
+    }
+
+    fn rules(&mut self) {
+        let theme = self.scene.theme;
+        self.title("rules");
+        let unjudged = super::findings::not_judged(self.scene.world);
+        let all = collector::rule::all().len();
+        let judged = all - unjudged.len();
+        let style = if unjudged.is_empty() { theme.good } else { theme.text };
+        self.entry(&format!("   {judged}/{all} judged  "), style, "", theme.text);
+        for (rule, reason) in unjudged {
+            self.entry(&format!("   – {rule:<24} "), theme.dim, &reason, theme.dim);
         }
     }
 

@@ -12,6 +12,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
@@ -25,18 +26,17 @@ const HOUR_NS: Nanos = 3_600_000_000_000;
 /// Cells of the bar of a link's load.
 const BAR: u16 = 6;
 
-/// When the width is short there go: the maximum, the bar, the link's capacity, what it is, non-fatal errors.
-const COLUMNS: [Column; 11] = [
-    table::text("FUNCTION", 18, 255),
-    table::text("WHAT", 24, 60).growing(),
-    table::text("LINK NOW", 14, 250),
-    table::text("OF", 14, 20),
-    table::number("CAN", 7, 50),
-    table::number("RDMA", 7, 90),
+/// When the width is short there go: the maximum, the bar, the link's capacity, what goes over it, the link.
+const COLUMNS: [Column; 10] = [
+    table::text("FUNCTION", 14, 255),
+    table::text("WHAT", 16, 230).growing(),
+    table::text("LINK NOW", 12, 100),
+    table::text("OF", 12, 20),
+    table::number("CAN", 6, 50),
+    table::number("RDMA", 6, 90),
     table::text("", BAR, 40),
-    table::number("CORR", 6, 230),
-    table::number("NONFAT", 6, 80),
-    table::number("FATAL", 5, 85),
+    table::number("CORR", 5, 235),
+    table::number("UNCORR", 6, 240),
     table::text("HEALTH", 14, 255),
 ];
 
@@ -81,7 +81,7 @@ impl PciePane {
 impl Pane for PciePane {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         self.make(scene);
-        put(buf, area, 0, &about(scene, self.nodes.len()));
+        about(scene, self.nodes.len()).draw(buf, area);
         if self.nodes.is_empty() {
             let why =
                 "no PCIe function of an RDMA device is seen: software devices have none, and a container may hide them";
@@ -281,11 +281,12 @@ fn cells(scene: Scene<'_>, node: &Node) -> Vec<Line<'static>> {
     let address = node.pci.strip_prefix("0000:").unwrap_or(&node.pci);
     let load = carried(world, &node.pci);
     let share = load.zip(state.gbps().filter(|can| *can > 0.0)).map(|(load, can)| load / can);
-    let count = |class, style: Style| {
-        let n = errors(record, class, world.now);
+    let count = |n: Option<u64>, style: Style| {
         let style = if n.unwrap_or(0) > 0 { style } else { theme.dim };
         Line::styled(number::known_count(n), style)
     };
+    let of = |class| errors(record, class, world.now);
+    let uncorrected = of(AerClass::Nonfatal).zip(of(AerClass::Fatal)).map(|(nonfatal, fatal)| nonfatal + fatal);
     let finding = worst(world, &node.pci);
     let (word, style) = match finding {
         Some(finding) => (health::word(world, finding), theme.severity_word(finding.severity)),
@@ -301,29 +302,28 @@ fn cells(scene: Scene<'_>, node: &Node) -> Vec<Line<'static>> {
         Line::styled(state.gbps().map_or_else(|| UNKNOWN.to_owned(), number::bits_of_gbps), theme.dim),
         Line::styled(load.map_or_else(|| UNKNOWN.to_owned(), number::bits_of_gbps), theme.text),
         Line::styled(share.map_or_else(String::new, |share| lane::bar(share, usize::from(BAR))), theme.send),
-        count(AerClass::Corrected, theme.warning),
-        count(AerClass::Nonfatal, theme.critical),
-        count(AerClass::Fatal, theme.critical),
+        count(of(AerClass::Corrected), theme.warning),
+        count(uncorrected, theme.critical),
         Line::styled(word, style),
     ]
 }
 
 /// What the pane shows, since when, and what of it cannot be seen here.
-fn about(scene: Scene<'_>, n: usize) -> Line<'static> {
-    let (world, theme) = (&**scene.world, scene.theme);
+fn about(scene: Scene<'_>, n: usize) -> About<'_> {
+    let world = &**scene.world;
     let since = number::moment(world, world.started.max(world.now.saturating_sub(HOUR_NS)), false);
-    let counted = world.pcie.values().filter(|record| record.aer.is_some()).count();
+    let silent = world.pcie.values().filter(|record| record.aer.is_none()).count();
     let foreign = world.pcie.values().filter(|record| record.aer_owned == Some(false)).count();
-    let mut spans = vec![
-        Span::styled(format!(" {n} functions"), theme.strong),
-        Span::styled(format!("   errors since {since}, counted by {counted}"), theme.dim),
-    ];
-    if foreign > 0 {
-        let text = format!("   not seen: errors of {foreign} whose firmware keeps AER to itself");
-        spans.push(Span::styled(text, theme.warning));
-    }
-    spans.push(Span::styled("   RDMA: of the ports below; data between neighbours does not use the uplink", theme.dim));
-    Line::from(spans)
+    let unseen = match (foreign, silent) {
+        (0, 0) => String::new(),
+        (0, silent) => format!("errors of {silent} that count none"),
+        (foreign, _) => format!("errors of {foreign} whose firmware keeps AER to itself"),
+    };
+    About::what(scene.theme, format!("{n} PCIe functions"))
+        .since(format!("errors since {since}"))
+        .unseen(unseen)
+        .beyond("data between neighbours")
+        .hint("RDMA: of the ports below")
 }
 
 fn detail(scene: Scene<'_>, node: &Node, width: usize) -> Vec<Line<'static>> {

@@ -132,7 +132,12 @@ impl Pane for PortPane {
             rows.extend(set.series.iter().filter(|s| !s.def.is_setting()).map(|series| (series, place)));
         }
         self.rows = rows.len();
-        heading(buf, list, 0, &format!("{} counters", rows.len()), theme);
+        let unknown = rows.iter().filter(|(series, _)| series.value().is_none()).count();
+        let unknown = if unknown > 0 { format!("; {unknown} unknown, each with its reason") } else { String::new() };
+        let since = number::moment(world, port.first_seen.0.max(world.started), false);
+        let text = format!("{} counters: rate of the last interval, total of the driver{unknown}", rows.len());
+        let text = if list.width < 100 { text } else { format!("{text}; watched since {since}") };
+        heading(buf, list, 0, &text, theme);
         let inner = Rect { x: list.x + 1, width: list.width.saturating_sub(1), ..below(list, 1) };
         let placed = table::fit(&COUNTERS, inner.width, 0);
         table::draw_titles(buf, row(inner, 0), &COUNTERS, &placed, theme.title, None);

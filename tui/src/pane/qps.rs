@@ -9,6 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, below, put, row};
 use crate::filter::{Field, Filter, Value};
 use crate::key::Action;
@@ -138,38 +139,44 @@ impl Qps {
         self.selected = self.rows.get(self.selection.row).copied();
     }
 
-    fn status_line(&self, scene: Scene<'_>) -> Line<'static> {
-        let theme = scene.theme;
+    fn draw_status(&self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+        let (world, theme) = (&**scene.world, scene.theme);
         if let Some(typed) = &self.typed {
             let mut spans = vec![Span::styled(" / ", theme.strong), Span::raw(format!("{typed}▏"))];
             match &self.error {
                 Some(error) => spans.push(Span::styled(format!("  {error}"), theme.warning)),
                 None => spans.push(Span::styled("  Enter keeps, Esc clears", theme.dim)),
             }
-            return Line::from(spans);
+            put(buf, area, 0, &Line::from(spans));
+            return;
         }
-        let total = scene.world.qps.len();
+        let total = number::grouped(world.qps.len() as u64);
         let (sort, direction) = (COLUMNS[self.sort].1.title, if self.ascending { "▲" } else { "▼" });
-        let mut spans = vec![Span::styled(
-            if self.filter.is_empty() {
-                format!(" {} QPs", number::grouped(total as u64))
-            } else {
-                format!(" {} of {} QPs", number::grouped(self.rows.len() as u64), number::grouped(total as u64))
-            },
-            theme.strong,
-        )];
-        if !self.filter_text.is_empty() {
-            spans.push(Span::styled(format!("   / {}", self.filter_text), theme.info));
-        }
-        spans.push(Span::styled(format!("   by {sort} {direction}"), theme.dim));
-        Line::from(spans)
+        let what = if self.filter.is_empty() {
+            format!("{total} QPs")
+        } else {
+            format!("{} of {total} QPs", number::grouped(self.rows.len() as u64))
+        };
+        let asked = if self.filter_text.is_empty() { String::new() } else { format!("/ {}", self.filter_text) };
+        let blind = world.qps.len().saturating_sub(scene.coverage.qps_traced);
+        let unseen = match (&world.probes, blind) {
+            (None, _) => "what QPs send (no probes)".to_owned(),
+            (Some(_), 0) => String::new(),
+            (Some(_), blind) => format!("what {} of them send: 9", number::grouped(blind as u64)),
+        };
+        About::what(theme, what)
+            .asked(asked)
+            .asked(format!("by {sort} {direction}"))
+            .unseen(unseen)
+            .since(format!("counted since {}", number::moment(world, world.started, false)))
+            .draw(buf, area);
     }
 }
 
 impl Pane for Qps {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         self.find(scene);
-        put(buf, area, 0, &self.status_line(scene));
+        self.draw_status(scene, area, buf);
         let columns: Vec<Column> = COLUMNS.iter().map(|(_, column)| *column).collect();
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
         let placed = table::fit(&columns, inner.width, self.skip);

@@ -80,7 +80,17 @@ fn a_frame_with_all_qps_a_nic_can_have() {
         pane.filter = Filter::parse(filter, &FIELDS).unwrap();
         for (generation, new) in [(1, "new world"), (2, "new world"), (2, "same world")] {
             let start = std::time::Instant::now();
-            pane.draw(Scene { world: &world, status: &status, generation, theme: &theme }, area, &mut buf);
+            pane.draw(
+                Scene {
+                    world: &world,
+                    status: &status,
+                    coverage: &collector::inventory::Coverage::default(),
+                    generation,
+                    theme: &theme,
+                },
+                area,
+                &mut buf,
+            );
             println!("{what}, {new}: {:?}", start.elapsed());
         }
         pane.found_for = None;
