@@ -13,6 +13,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use crate::help::Help;
 use crate::key::{self, Action};
 use crate::pane::ecn::Ecn;
 use crate::pane::failover::FailoverPane;
@@ -26,7 +27,7 @@ use crate::pane::qps::Qps;
 use crate::pane::{Pane, PaneId, Reaction, Scene, Target, below, row};
 use crate::screen::ScreenOptions;
 use crate::theme::{Theme, ThemeName};
-use crate::{ascii, frame, help, number};
+use crate::{ascii, frame, number};
 
 /// The smallest screen that is drawn.
 const SMALLEST: (u16, u16) = (60, 16);
@@ -57,7 +58,7 @@ pub(crate) struct App {
     /// Where Esc leads back to.
     trail: Vec<PaneId>,
     panes: Panes,
-    help: bool,
+    help: Option<Help>,
     message: Option<(String, Nanos)>,
     copied: Option<String>,
     quit: bool,
@@ -116,7 +117,7 @@ impl App {
             open: options.first,
             trail: Vec::new(),
             panes: Panes::default(),
-            help: false,
+            help: None,
             message: None,
             copied: None,
             quit: false,
@@ -209,8 +210,8 @@ impl App {
         self.body = Rect { height: body.height.saturating_sub(1), ..body };
         self.panes.get(self.open).draw(scene, self.body, buf);
         let replay = status.mode == Mode::Replay;
-        if self.help {
-            help::draw(buf, self.body, self.open, replay, &self.theme);
+        if let Some(help) = &mut self.help {
+            help.draw(buf, self.body, self.open, replay, &self.theme);
         }
         let span = shown.world.now.saturating_sub(shown.world.started);
         let hidden = if self.open == PaneId::Overview { self.panes.overview.hidden } else { 0 };
@@ -242,8 +243,11 @@ impl App {
             self.panes.get(self.open).type_key(key);
             return;
         }
-        if self.help && !quit {
-            self.help = false;
+        if let Some(help) = &mut self.help
+            && !quit
+        {
+            let scrolled = key::action(key, self.open, false).is_some_and(|action| help.scroll(action));
+            self.help = self.help.filter(|_| scrolled);
             return;
         }
         if let Some(action) = key::action(key, self.open, self.replay()) {
@@ -260,13 +264,16 @@ impl App {
         };
         self.dirty = true;
         for _ in 0..WHEEL {
-            self.act(wheel, now);
+            match &mut self.help {
+                Some(help) => _ = help.scroll(wheel),
+                None => self.act(wheel, now),
+            }
         }
     }
 
     fn click(&mut self, column: u16, at: u16) {
         self.dirty = true;
-        self.help = false;
+        self.help = None;
         if at == self.tabs_at {
             if let Some((_, pane)) = self.tabs.iter().find(|(place, _)| place.contains(&column)) {
                 self.go(*pane);
@@ -289,7 +296,7 @@ impl App {
     fn act(&mut self, action: Action, now: Nanos) {
         match action {
             Action::Quit => self.quit = true,
-            Action::Help => self.help = true,
+            Action::Help => self.help = Some(Help::default()),
             Action::Open(pane) => self.go_to_selected(pane),
             Action::NextTab => self.turn(1),
             Action::PreviousTab => self.turn(PaneId::ALL.len() - 1),
@@ -304,12 +311,36 @@ impl App {
             Action::Record => self.record(now),
             _ => {
                 let reaction = self.ask(|pane, scene| pane.act(action, scene));
-                if reaction == Reaction::Ignored && action == Action::Leave {
-                    self.open = self.trail.pop().unwrap_or(PaneId::Overview);
-                }
+                let reaction = match (reaction, action) {
+                    (Reaction::Ignored, Action::Leave) => {
+                        self.open = self.trail.pop().unwrap_or(PaneId::Overview);
+                        Reaction::Done
+                    }
+                    (Reaction::Ignored, Action::Copy) => Reaction::Copy(self.picture(), "what is in sight"),
+                    (reaction, _) => reaction,
+                };
                 self.react(reaction, now);
             }
         }
+    }
+
+    /// The open pane as text, as it is drawn.
+    fn picture(&mut self) -> String {
+        let area = Rect { x: 0, y: 0, ..self.body };
+        let mut buf = Buffer::empty(area);
+        self.ask(|pane, scene| {
+            pane.draw(scene, area, &mut buf);
+            Reaction::Done
+        });
+        let host = self.shown.world.header.host.as_deref().unwrap_or(number::UNKNOWN);
+        let at = number::moment(&self.shown.world, self.shown.world.now, true);
+        let mut text = format!("{} on {host} at {at}\n", self.open.title());
+        for row in buf.content.chunks(usize::from(area.width.max(1))) {
+            let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
     }
 
     fn react(&mut self, reaction: Reaction, now: Nanos) {
@@ -345,7 +376,7 @@ impl App {
             self.trail.push(self.open);
             self.open = pane;
         }
-        self.help = false;
+        self.help = None;
     }
 
     /// Opens a pane; one that shows a single thing shows what is selected here.

@@ -153,7 +153,7 @@ impl Tabs {
             Self::Full => format!(" {number} {title} "),
             Self::Close => format!("{number} {title} "),
             _ if open => format!("{number} {title} "),
-            Self::Short => format!("{number} {} ", pane.short()),
+            Self::Short => format!("{number}{} ", pane.short()),
             Self::Numbers => format!("{number} "),
         }
     }

@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget};
 
-use crate::key::{BINDINGS, Where};
-use crate::pane::{PaneId, put, wrap};
+use crate::key::{Action, BINDINGS, Where};
+use crate::pane::{PaneId, below, put, wrap};
+use crate::selection::Selection;
 use crate::theme::Theme;
 
 /// What the marks on every screen mean.
@@ -64,42 +65,98 @@ fn meaning(pane: PaneId) -> &'static str {
     }
 }
 
-/// Draws the help over the pane.
-pub(crate) fn draw(buf: &mut Buffer, area: Rect, pane: PaneId, replay: bool, theme: &Theme) {
-    Clear.render(area, buf);
-    let title = format!(" {} {} (any key closes)", pane.number(), pane.title());
-    put(buf, area, 0, &Line::styled(title, theme.strong));
-    let width = usize::from(area.width).saturating_sub(2).max(20);
-    let told: Vec<String> = LEGEND.iter().flat_map(|text| wrap(text, width)).collect();
-    let meaning = wrap(meaning(pane), width);
-    let mut y = 1;
-    for text in &meaning {
-        put(buf, area, y, &Line::styled(format!(" {text}"), theme.text));
-        y += 1;
+/// The least width of a column of keys.
+const KEYS: u16 = 48;
+
+/// The help as a page that can be scrolled; its place in it is the caller's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Help {
+    place: Selection,
+    lines: usize,
+}
+
+impl Help {
+    /// Scrolls; says whether the action was one.
+    pub(crate) fn scroll(&mut self, action: Action) -> bool {
+        self.place.scroll(action, self.lines)
     }
-    let lines: Vec<Line<'_>> = BINDINGS
-        .iter()
-        .filter(|binding| binding.holds(pane, replay))
-        // What is special to this pane comes first.
-        .filter(|binding| binding.at != Where::Everywhere)
-        .chain(BINDINGS.iter().filter(|binding| binding.at == Where::Everywhere))
-        .map(|binding| {
-            Line::from(vec![
-                Span::styled(format!(" {:>9}  ", binding.shown), theme.strong),
-                Span::styled(binding.help, theme.text),
-            ])
-        })
-        .collect();
-    let legend = u16::try_from(told.len()).unwrap_or(0);
-    let keys = y + 1;
-    let rows = area.height.saturating_sub(keys + 1 + legend).max(1);
-    let columns = u16::try_from(lines.len()).unwrap_or(u16::MAX).div_ceil(rows).max(1);
-    let wide = area.width / columns;
-    for (at, line) in (0u16..).zip(&lines) {
-        let column = Rect { x: area.x + at / rows * wide, width: wide.saturating_sub(1), ..area };
-        put(buf, column, keys + at % rows, line);
+
+    /// Draws it over the pane.
+    pub(crate) fn draw(&mut self, buf: &mut Buffer, area: Rect, pane: PaneId, replay: bool, theme: &Theme) {
+        Clear.render(area, buf);
+        let title = format!(" {} {}", pane.number(), pane.title());
+        let title = vec![Span::styled(title, theme.strong), Span::styled("   any other key closes", theme.dim)];
+        put(buf, area, 0, &Line::from(title));
+        let body = below(area, 1);
+        let lines = page(pane, replay, body.width, theme);
+        self.lines = lines.len();
+        self.place.height = usize::from(body.height);
+        self.place.top = self.place.top.min(self.lines.saturating_sub(self.place.height));
+        for (at, line) in (0u16..).zip(lines.iter().skip(self.place.top)) {
+            put(buf, body, at, line);
+        }
+        if self.place.top + self.place.height < self.lines && body.height > 0 {
+            let more = Line::styled(" ↓ more ", theme.info);
+            let wide = u16::try_from(more.width()).unwrap_or(0).min(body.width);
+            buf.set_line(body.right() - wide, body.bottom() - 1, &more, wide);
+        }
     }
-    for (at, text) in (0u16..).zip(told) {
-        put(buf, area, area.height.saturating_sub(legend) + at, &Line::styled(format!(" {text}"), theme.dim));
+}
+
+/// What the pane means, its own keys, the marks, the keys everywhere.
+fn page(pane: PaneId, replay: bool, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let text = usize::from(width).saturating_sub(2).max(20);
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    lines.extend(wrap(meaning(pane), text).into_iter().map(|part| Line::styled(format!(" {part}"), theme.text)));
+    let (everywhere, own): (Vec<_>, Vec<_>) =
+        BINDINGS.iter().filter(|binding| binding.holds(pane, replay)).partition(|b| b.at == Where::Everywhere);
+    lines.push(Line::raw(""));
+    lines.extend(keys(&own.iter().map(|b| (b.shown, b.help)).collect::<Vec<_>>(), width, theme));
+    lines.push(Line::raw(""));
+    for mark in LEGEND {
+        lines.extend(wrap(mark, text).into_iter().map(|part| Line::styled(format!(" {part}"), theme.dim)));
+    }
+    lines.push(Line::raw(""));
+    // The tabs say which number is which pane.
+    let panes = everywhere.iter().filter(|b| !matches!(b.action, Action::Open(_))).map(|b| (b.shown, b.help));
+    let panes: Vec<_> = std::iter::once(("1 – 9", "open a pane; the tabs name them")).chain(panes).collect();
+    lines.extend(keys(&panes, width, theme));
+    lines
+}
+
+/// Keys in as many columns as the width has.
+fn keys(keys: &[(&'static str, &'static str)], width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let columns = usize::from((width / KEYS).clamp(1, 3));
+    let wide = usize::from(width) / columns;
+    let rows = keys.len().div_ceil(columns);
+    let row = |row: usize| {
+        let mut spans = Vec::new();
+        for (shown, help) in keys.iter().skip(row).step_by(rows.max(1)) {
+            spans.push(Span::styled(format!(" {shown:>9}  "), theme.strong));
+            let room = wide.saturating_sub(13);
+            spans.push(Span::styled(format!("{help:<room$} "), theme.text));
+        }
+        Line::from(spans)
+    };
+    (0..rows).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::theme::ThemeName;
+
+    #[test]
+    fn every_key_of_a_pane_is_in_its_help() {
+        let theme = Theme::new(ThemeName::Dark, true);
+        for pane in PaneId::ALL {
+            for (replay, width) in [(false, 60), (true, 200)] {
+                let page = crate::pane::as_text(&page(pane, replay, width, &theme));
+                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, replay)) {
+                    let told = matches!(binding.action, Action::Open(_)) || page.contains(binding.help);
+                    assert!(told, "{pane:?}: {}\n{page}", binding.help);
+                }
+            }
+        }
     }
 }

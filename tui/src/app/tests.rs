@@ -113,6 +113,89 @@ fn keys_are_letters_while_a_filter_is_typed() {
     assert!(app.quits());
 }
 
+fn shown(app: &mut App) -> String {
+    let buf = draw(app);
+    let row = |row: &[ratatui::buffer::Cell]| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>() + "\n";
+    buf.content.chunks(120).map(row).collect()
+}
+
+fn type_in(app: &mut App, keys: &str) {
+    for key in keys.chars() {
+        press(app, KeyCode::Char(key));
+        draw(app);
+    }
+}
+
+#[test]
+fn columns_are_put_away_and_come_back_and_one_of_them_sorts() {
+    let (mut app, _feed) = app(Mode::Live);
+    type_in(&mut app, "3");
+    assert!(shown(&mut app).contains(" TYPE "));
+    // The fourth column is the type; s sorts by it.
+    type_in(&mut app, "cjjj ");
+    press(&mut app, KeyCode::Esc);
+    let text = shown(&mut app);
+    assert!(!text.contains(" TYPE ") && text.contains(" STATE "), "{text}");
+    type_in(&mut app, "cjjjjs");
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app).contains("by STATE"), "{}", shown(&mut app));
+    type_in(&mut app, "ca");
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app).contains(" TYPE "));
+}
+
+#[test]
+fn a_group_opens_into_its_qps_and_esc_leads_out() {
+    let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+    type_in(&mut app, "3bbb");
+    let text = shown(&mut app);
+    assert!(text.contains("by port") && text.contains(" mlx5_4/1 "), "{text}");
+    type_in(&mut app, "ss");
+    press(&mut app, KeyCode::End);
+    draw(&mut app);
+    press(&mut app, KeyCode::Enter);
+    let text = shown(&mut app);
+    assert!(text.contains("64 of 320 QPs") && text.contains("/ device=mlx5_"), "{text}");
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app).contains(" 320 QPs "));
+}
+
+#[test]
+fn a_click_on_a_title_sorts_by_it_and_once_more_the_other_way_round() {
+    let (mut app, _feed) = app(Mode::Live);
+    type_in(&mut app, "3");
+    let text = shown(&mut app);
+    let titles = text.lines().nth(3).unwrap();
+    let x = u16::try_from(titles.find("POSTS").unwrap()).unwrap();
+    app.click(x, 3);
+    assert!(shown(&mut app).contains("by POSTS ▼"));
+    app.click(x, 3);
+    assert!(shown(&mut app).contains("by POSTS ▲"));
+}
+
+#[test]
+fn every_pane_can_be_copied_as_text() {
+    for pane in PaneId::ALL {
+        let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+        app.open = pane;
+        draw(&mut app);
+        press(&mut app, KeyCode::Char('y'));
+        let text = app.copied().unwrap_or_default();
+        assert!(text.lines().count() > 2 && text.lines().all(|line| line == line.trim_end()), "{pane:?}: {text}");
+    }
+}
+
+#[test]
+fn panes_keep_their_state_while_others_are_open() {
+    let (mut app, _feed) = app(Mode::Live);
+    type_in(&mut app, "3/comm=nccl");
+    press(&mut app, KeyCode::Enter);
+    let before = shown(&mut app);
+    assert!(before.contains("40 of 320 QPs"), "{before}");
+    type_in(&mut app, "71853");
+    assert_eq!(shown(&mut app), before);
+}
+
 #[test]
 fn recording_asks_for_a_file_named_after_the_time_and_then_for_its_end() {
     let (mut app, feed) = app(Mode::Live);
@@ -141,7 +224,7 @@ fn every_pane_can_be_drawn_at_every_size() {
         let area = Rect::new(0, 0, width, height);
         for pane in PaneId::ALL {
             app.open = pane;
-            app.help = height == 17;
+            app.help = (height == 17).then(Help::default);
             app.draw(area, &mut Buffer::empty(area), 1);
         }
     }

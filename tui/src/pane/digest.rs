@@ -4,7 +4,9 @@
 //! When the rows are short there go, in this order: what to do about the worst, what follows from something, the summaries
 //! of all but the worst, the findings at the end of the list.
 
-use collector::finding::{Finding, Severity};
+use std::collections::BTreeMap;
+
+use collector::finding::Severity;
 use collector::incident::{self, Place};
 use collector::inventory::World;
 
@@ -75,16 +77,18 @@ pub(crate) fn digest(world: &World, width: u16, height: u16) -> Digest {
 fn whole(world: &World, width: u16) -> Digest {
     let findings = &world.findings;
     let places = incident::places(findings);
-    let same = |a: &Finding, b: &Finding| a.rule == b.rule && a.severity == b.severity;
     let root = |at: usize| matches!(places.get(at), Some(Place::Root(_)));
-    let roots: Vec<usize> = (0..findings.len()).filter(|at| root(*at)).collect();
+    // How many of a kind there are, and which of them is the first.
+    let mut kinds: BTreeMap<(&str, Severity), (usize, usize)> = BTreeMap::new();
+    for (at, finding) in findings.iter().enumerate().filter(|(at, _)| root(*at)) {
+        kinds.entry((finding.rule, finding.severity)).or_insert((at, 0)).1 += 1;
+    }
     let mut told = Vec::new();
-    for at in &roots {
-        let (at, finding) = (*at, &findings[*at]);
-        if roots.iter().take_while(|before| **before < at).any(|before| same(&findings[*before], finding)) {
-            continue;
-        }
-        let others = roots.iter().filter(|other| **other > at && same(&findings[**other], finding)).count();
+    for (at, finding) in findings.iter().enumerate().filter(|(at, _)| root(*at)) {
+        let others = match kinds.get(&(finding.rule, finding.severity)) {
+            Some((first, n)) if *first == at => n - 1,
+            _ => continue,
+        };
         let full = rows(world, finding, width).min(MOST_ROWS);
         told.push(Told { finding: at, place: places[at], others, rows: full });
         // Of several incidents of a kind the consequences are many and alike.

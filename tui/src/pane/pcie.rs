@@ -129,7 +129,8 @@ impl Pane for PciePane {
                     text.push('\n');
                 }
                 if let Some(node) = self.nodes.get(self.list.row) {
-                    text += &format!("\n{} {}\n", node.pci, what(scene.world, node));
+                    text += format!("\n{} {}", node.pci, what(scene.world, node)).trim_end();
+                    text.push('\n');
                     text += &as_text(&detail(scene, node, 100));
                 }
                 return Reaction::Copy(text, "tree");
@@ -225,7 +226,7 @@ fn what(world: &World, node: &Node) -> String {
         Some("0108") => "NVMe",
         Some(_) => "function",
         None if !names.is_empty() => "NIC",
-        None => "",
+        None => "not read",
     };
     let vfs = if node.vfs > 0 { format!(" +{} VF", node.vfs) } else { String::new() };
     format!("{kind} {}{vfs}", names.join(" ")).trim().to_owned()

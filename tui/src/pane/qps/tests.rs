@@ -1,7 +1,10 @@
 //! Tests of sorting and filtering.
 
+use super::columns::value;
 use super::*;
+use crate::filter::Value;
 use crate::sample;
+use collector::observation::QpState;
 
 fn qpns(world: &World, by: Of, ascending: bool, filter: &str) -> Vec<u32> {
     let filter = Filter::parse(filter, &FIELDS).unwrap();
