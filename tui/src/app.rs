@@ -149,7 +149,8 @@ impl App {
     pub(crate) fn look(&mut self) {
         let latest = self.feed.latest();
         if latest.generation != self.latest.generation {
-            self.dirty |= !self.frozen;
+            // A frozen screen too says how far behind it is.
+            self.dirty = true;
             self.latest = latest;
             if !self.frozen {
                 self.shown = self.latest.clone();
@@ -203,7 +204,8 @@ impl App {
             crate::pane::put(buf, at, 0, &Line::styled(format!(" {banner}"), self.theme.warning));
             rest = below(rest, 1);
         }
-        frame::header(buf, row(rest, 0), scene, &self.coverage.1, self.frozen, now);
+        let behind = self.frozen.then(|| self.latest.world.now.saturating_sub(shown.world.now));
+        frame::header(buf, row(rest, 0), scene, &self.coverage.1, behind, now);
         self.tabs = frame::tabs(buf, row(rest, 1), scene, self.open);
         self.tabs_at = rest.y + 1;
         let body = below(rest, 2);
@@ -307,6 +309,10 @@ impl App {
             }
             Action::Pause => self.pause(),
             Action::Back | Action::Forward => self.step(action == Action::Forward),
+            Action::ToStart => self.feed.send(Command::Seek(self.latest.world.started)),
+            Action::ToEnd => self.feed.send(Command::Seek(Nanos::MAX)),
+            // On the way to a time there is something to stop first.
+            Action::Leave if self.latest.status.seeking.is_some() => self.feed.send(Command::Pause),
             Action::Slower | Action::Faster => self.pace(action == Action::Faster, now),
             Action::Record => self.record(now),
             _ => {

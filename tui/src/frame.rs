@@ -21,6 +21,9 @@ const STALE_INTERVALS: u64 = 3;
 /// A live world is not called stale before this age, ns.
 const STALE_NS: u64 = 3_000_000_000;
 
+/// Keys at the end of the footer that never go: help and quit.
+const LAST_KEYS: usize = 2;
+
 /// A piece of the header and how dear it is: the cheapest goes first when the width is short.
 struct Piece {
     keep: u8,
@@ -44,13 +47,13 @@ pub(crate) fn stale_for(status: &Status, monotonic_now: Nanos) -> Option<u64> {
     (status.mode == Mode::Live && status.published_at > 0 && age > limit).then_some(age)
 }
 
-/// Draws the header line.
+/// Draws the header line; `behind` is how much older than the newest the world shown is, while it is frozen, ns.
 pub(crate) fn header(
     buf: &mut Buffer,
     area: Rect,
     scene: Scene<'_>,
     coverage: &Coverage,
-    frozen: bool,
+    behind: Option<u64>,
     monotonic_now: Nanos,
 ) {
     let (world, status, theme) = (scene.world, scene.status, scene.theme);
@@ -59,7 +62,7 @@ pub(crate) fn header(
         Piece::new(90, world.header.host.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.strong),
         Piece::new(10, world.header.kernel.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.dim),
         Piece::new(80, number::moment(world, world.now, false), theme.text),
-        mode(status, theme, frozen, monotonic_now),
+        mode(scene, behind, monotonic_now),
     ];
     if let Some(recording) = &status.recording {
         pieces.push(match &recording.stopped {
@@ -92,18 +95,28 @@ pub(crate) fn header(
     put(buf, area, 0, &Line::from(line));
 }
 
-fn mode(status: &Status, theme: &Theme, frozen: bool, monotonic_now: Nanos) -> Piece {
-    let speed =
-        || if status.speed.is_finite() { format!("×{}", status.speed) } else { "as fast as it goes".to_owned() };
-    let (text, style) = match status.mode {
-        _ if frozen => ("PAUSED (space goes on)".to_owned(), theme.warning),
-        Mode::Replay if status.ended => ("REPLAY at its end".to_owned(), theme.strong),
-        Mode::Replay if status.paused => ("REPLAY PAUSED".to_owned(), theme.warning),
-        Mode::Replay => (format!("REPLAY {}", speed()), theme.strong),
-        Mode::Demo if status.paused => ("DEMO PAUSED".to_owned(), theme.warning),
-        Mode::Demo => ("DEMO".to_owned(), theme.strong),
-        Mode::Live => match stale_for(status, monotonic_now) {
-            Some(age) => (format!("STALE {}: no data since", number::age(age)), theme.alarm),
+/// Whether what is seen is now, and why not.
+fn mode(scene: Scene<'_>, behind: Option<u64>, monotonic_now: Nanos) -> Piece {
+    let (world, status, theme) = (scene.world, scene.status, scene.theme);
+    let speed = if status.speed.is_finite() { format!("×{}", status.speed) } else { "as fast as it goes".to_owned() };
+    let read = status.read_share.map_or_else(String::new, |share| format!(" {:.0}%", (share * 100.0).floor()));
+    let (text, style) = match (status.mode, behind) {
+        (_, Some(0)) => ("PAUSED (space goes on)".to_owned(), theme.warning),
+        (_, Some(behind)) => (format!("PAUSED {} behind (space goes on)", number::age(behind)), theme.warning),
+        (Mode::Replay, _) => match status.seeking {
+            Some(Nanos::MAX) => (format!("REPLAY to the end{read} (Esc stops)"), theme.warning),
+            Some(t) => (format!("REPLAY to {}{read} (Esc stops)", number::moment(world, t, false)), theme.warning),
+            None if status.ended => ("REPLAY at its end".to_owned(), theme.strong),
+            None if status.paused => (format!("REPLAY PAUSED{read} (space goes on)"), theme.warning),
+            None => (format!("REPLAY {speed}{read}"), theme.strong),
+        },
+        (Mode::Demo, _) if status.paused => ("DEMO PAUSED".to_owned(), theme.warning),
+        (Mode::Demo, _) => ("DEMO".to_owned(), theme.strong),
+        (Mode::Live, _) => match stale_for(status, monotonic_now) {
+            Some(age) => {
+                let since = number::moment(world, world.now, false);
+                (format!("STALE {}: no data since {since}", number::age(age)), theme.alarm)
+            }
             None => (format!("LIVE {}", number::span(status.interval_ns)), theme.good),
         },
     };
@@ -214,12 +227,22 @@ pub(crate) fn footer(
         put(buf, area, 0, &Line::styled(format!(" {message}"), theme.strong));
         return;
     }
+    let mut words: Vec<(&str, &str)> = BINDINGS
+        .iter()
+        .filter(|binding| binding.holds(pane, replay))
+        .filter_map(|binding| Some((binding.shown, binding.footer?)))
+        .collect();
+    let long = |words: &[(&str, &str)]| {
+        words.iter().map(|(key, word)| key.chars().count() + word.chars().count() + 3).sum::<usize>()
+    };
+    // Help and quit stand last and stay; the keys before them go from the right.
+    while words.len() > LAST_KEYS && long(&words) > usize::from(area.width) {
+        words.remove(words.len() - 1 - LAST_KEYS);
+    }
     let mut spans = vec![Span::raw(" ")];
-    for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, replay)) {
-        if let Some(word) = binding.footer {
-            spans.push(Span::styled(binding.shown, theme.strong));
-            spans.push(Span::styled(format!(" {word}  "), theme.dim));
-        }
+    for (key, word) in words {
+        spans.push(Span::styled(key, theme.strong));
+        spans.push(Span::styled(format!(" {word}  "), theme.dim));
     }
     let keys = Line::from(spans);
     put(buf, area, 0, &keys);

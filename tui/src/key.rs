@@ -33,6 +33,10 @@ pub(crate) enum Action {
     Back,
     /// On in time, in a replay.
     Forward,
+    /// To the beginning of a replay.
+    ToStart,
+    /// To the end of a replay.
+    ToEnd,
     /// Into the selected thing.
     Enter,
     /// Out again.
@@ -119,6 +123,8 @@ use Where::{Everywhere, In};
 
 /// Panes that show one thing of several.
 const ONES: Where = In(&[Port, Qp, Findings]);
+/// Panes with columns out of sight, or a cursor.
+const CHARTS: Where = In(&[Overview, Qps, Port, Qp]);
 const LISTS: Where = In(&[Overview, Qps, Findings, Ecn, Pcie, Failover]);
 
 /// The table. Of two lines with the same key the first one that holds in the pane counts.
@@ -133,15 +139,10 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('G'), End], "G End", Action::Bottom, Everywhere, "to the last row", None),
     bind(&[Right], "→", Action::Forward, Where::Replay, "one window on; 10 s on while it runs", None),
     bind(&[Left], "←", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
-    bind(
-        &[Char('l'), Right],
-        "→ l",
-        Action::Right,
-        In(&[Overview, Qps, Port]),
-        "columns out of sight; in charts the cursor",
-        None,
-    ),
-    bind(&[Char('h'), Left], "← h", Action::Left, In(&[Overview, Qps, Port]), "the same to the left", None),
+    bind(&[Char('E')], "E", Action::ToEnd, Where::Replay, "to the end, as fast as it goes; Esc stops", Some("end")),
+    bind(&[Char('B')], "B", Action::ToStart, Where::Replay, "to the beginning", None),
+    bind(&[Char('l'), Right], "→ l", Action::Right, CHARTS, "columns out of sight; in charts the cursor", None),
+    bind(&[Char('h'), Left], "← h", Action::Left, CHARTS, "the same to the left", None),
     bind(&[Char(']')], "]", Action::Next, ONES, "the next port, QP or finding", Some("next")),
     bind(&[Char('[')], "[", Action::Previous, ONES, "the port, QP or finding before", None),
     bind(&[Char('/')], "/", Action::Filter, In(&[Qps]), "filter: comm=nccl errors>0 state=ERR qpn=17", Some("filter")),

@@ -40,6 +40,43 @@ fn space_freezes_what_is_shown_live_but_stops_the_producer_in_a_replay() {
 }
 
 #[test]
+fn a_replay_goes_to_its_end_and_says_how_far_it_is_and_esc_stops_it() {
+    let (mut replay, feed) = app(Mode::Replay);
+    press(&mut replay, KeyCode::Char('E'));
+    assert_eq!(feed.command(), Some(Command::Seek(Nanos::MAX)));
+    let status = collector::feed::Status {
+        paused: true,
+        seeking: Some(Nanos::MAX),
+        read_share: Some(0.459),
+        ..replay.shown.status.clone()
+    };
+    feed.publish(replay.shown.world.clone(), status);
+    replay.look();
+    let text = shown(&mut replay);
+    assert!(text.contains("REPLAY to the end 45% (Esc stops)"), "{text}");
+    press(&mut replay, KeyCode::Esc);
+    assert_eq!(feed.command(), Some(Command::Pause));
+}
+
+#[test]
+fn the_header_says_whether_it_is_now_and_why_not() {
+    let (mut live, feed) = app(Mode::Live);
+    assert!(shown(&mut live).contains("LIVE 1 s"));
+    press(&mut live, KeyCode::Char(' '));
+    let mut world = (*live.shown.world).clone();
+    world.now += 13_000_000_000;
+    feed.publish(Arc::new(world), live.shown.status.clone());
+    live.look();
+    assert!(shown(&mut live).contains("PAUSED 00:13 behind (space goes on)"), "{}", shown(&mut live));
+    press(&mut live, KeyCode::Char(' '));
+    let area = Rect::new(0, 0, 120, 40);
+    let mut buf = Buffer::empty(area);
+    live.draw(area, &mut buf, live.latest.status.published_at + 12_000_000_000);
+    let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+    assert!(text.contains("STALE 00:12: no data since 14:15:33"), "{text}");
+}
+
+#[test]
 fn nothing_is_drawn_when_nothing_changed() {
     let (mut app, feed) = app(Mode::Live);
     assert!(app.changed(1));

@@ -269,7 +269,8 @@ fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord,
         lane::bars(buf, chart, &values, full.unwrap_or(most).max(most), style, theme.dim);
         y += height;
     }
-    draw_lane(buf, row(area, y), "state", port.state.name(), "", theme);
+    let state = if cursor == 0 { Some(port.state) } else { state_at(port, axis.time(at)) };
+    draw_lane(buf, row(area, y), "state", state.map_or(UNKNOWN, PortState::name), "", theme);
     state_lane(buf, lane_area(row(area, y), axis), port, axis, theme);
     y += 1;
     draw_lane(buf, row(area, y), "events", "", "A aer Q qp", theme);
@@ -346,7 +347,7 @@ fn look(state: PortState, theme: &Theme) -> (&'static str, Style) {
     }
 }
 
-fn state_at(port: &PortRecord, t: Nanos) -> Option<PortState> {
+pub(crate) fn state_at(port: &PortRecord, t: Nanos) -> Option<PortState> {
     let mut before = port.states.iter().rev().skip_while(|(at, _)| *at > t);
     match before.next() {
         Some((_, change)) => Some(change.to),

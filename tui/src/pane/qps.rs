@@ -234,9 +234,11 @@ impl Qps {
 impl Pane for Qps {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         self.find(scene);
-        self.draw_status(scene, area, buf);
         if self.by != By::Nothing {
             self.group(scene.world);
+        }
+        self.draw_status(scene, area, buf);
+        if self.by != By::Nothing {
             self.draw_groups(scene, below(area, 1), buf);
             return;
         }

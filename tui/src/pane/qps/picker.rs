@@ -11,7 +11,7 @@ use crate::selection::Selection;
 use crate::theme::Theme;
 
 /// Its width, cells.
-const WIDTH: u16 = 34;
+const WIDTH: u16 = 36;
 
 /// What a key did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
