@@ -201,6 +201,8 @@ fn cells(scene: Scene<'_>, incident: &Failover) -> Vec<Line<'static>> {
 fn outage(incident: &Failover) -> String {
     match (incident.outage, incident.closed_t) {
         (None, None) if incident.began().is_some() => "goes on".to_owned(),
+        // It is over, and nothing was seen to go on elsewhere.
+        (None, Some(_)) => "no end seen".to_owned(),
         (span, _) => spanned(span),
     }
 }
