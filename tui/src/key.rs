@@ -146,6 +146,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char(']')], "]", Action::Next, ONES, "the next port, QP or finding", Some("next")),
     bind(&[Char('[')], "[", Action::Previous, ONES, "the port, QP or finding before", None),
     bind(&[Char('/')], "/", Action::Filter, In(&[Qps]), "filter: comm=nccl errors>0 state=ERR qpn=17", Some("filter")),
+    bind(&[Char('/')], "/", Action::Filter, In(&[Port]), "only counters with these words", Some("filter")),
+    bind(&[Char('s')], "s", Action::Sort, In(&[Port]), "counters as listed, or telling ones first", Some("order")),
     bind(&[Char('s')], "s", Action::Sort, In(&[Qps]), "sort by the next column", Some("sort")),
     bind(&[Char('S')], "S", Action::SortReverse, In(&[Qps]), "sort the other way round", None),
     bind(&[Char('b')], "b", Action::Group, In(&[Qps]), "group by process, peer, port, not at all", Some("group")),

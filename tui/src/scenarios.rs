@@ -159,3 +159,27 @@ fn a_healthy_node_shows_no_finding() {
     assert!(overview.contains("findings: none"), "{overview}");
     assert!(!overview.contains('●'), "{overview}");
 }
+
+/// Not a test but a tool: `cargo test --release -p rdmascope --lib frames -- --ignored --nocapture`.
+#[test]
+#[ignore = "tool: prints how long a frame of each pane takes with all QPs a NIC can have; figures, not facts"]
+fn frames() {
+    let feed = Play::new("qp-storm").feed(26 * SECOND);
+    let area = Rect::new(0, 0, 200, 60);
+    for pane in crate::pane::PaneId::ALL {
+        let options = ScreenOptions { first: pane, ..ScreenOptions::default() };
+        let mut app = App::new(feed.clone(), options, true);
+        let mut times = Vec::new();
+        for round in 0..6 {
+            if round < 5 {
+                let latest = feed.latest();
+                feed.publish(latest.world.clone(), latest.status.clone());
+                app.look();
+            }
+            let start = std::time::Instant::now();
+            app.draw(area, &mut Buffer::empty(area), 1);
+            times.push(start.elapsed());
+        }
+        println!("{}: new worlds {:?}, the same world {:?}", pane.title(), &times[..5], times[5]);
+    }
+}

@@ -182,6 +182,26 @@ fn columns_are_put_away_and_come_back_and_one_of_them_sorts() {
 }
 
 #[test]
+fn counters_that_say_something_stand_first_and_a_filter_leaves_those_asked_for() {
+    let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+    type_in(&mut app, "2");
+    let first = |app: &mut App| {
+        let text = shown(app);
+        let title = text.lines().position(|line| line.starts_with(" COUNTER")).unwrap();
+        text.lines().nth(title + 1).unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(first(&mut app), "link_downed");
+    type_in(&mut app, "s");
+    assert_ne!(first(&mut app), "link_downed");
+    type_in(&mut app, "/retries");
+    press(&mut app, KeyCode::Enter);
+    assert_eq!(first(&mut app), "req_transport_retries_exceeded");
+    assert!(shown(&mut app).contains("1 of 18 counters"));
+    press(&mut app, KeyCode::Esc);
+    assert_ne!(first(&mut app), "req_transport_retries_exceeded");
+}
+
+#[test]
 fn a_group_opens_into_its_qps_and_esc_leads_out() {
     let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
     type_in(&mut app, "3bbb");

@@ -231,8 +231,8 @@ fn cells(scene: Scene<'_>, port: &PortRecord) -> Vec<Line<'static>> {
         plain(ns.map_or_else(|| UNKNOWN.to_owned(), |ns| number::short_time(ns as u64)))
     };
     let recent = port.latencies.sum(SizeClass::Small, world.now.saturating_sub(LATENCY_NS));
-    let word = match verdict(world, port) {
-        Some(finding) => Line::styled(health::word(world, finding), theme.severity_word(finding.severity)),
+    let health = match verdict(world, port) {
+        Some(finding) => Line::styled(crate::health::word(world, finding), theme.severity_word(finding.severity)),
         None if port.reading(Meaning::EcnMarkedRx).is_none() => Line::styled("not counted", theme.dim),
         None => Line::styled("ok", theme.good),
     };
@@ -249,7 +249,7 @@ fn cells(scene: Scene<'_>, port: &PortRecord) -> Vec<Line<'static>> {
         paused(Meaning::TxPauseDuration),
         ns(recent.and_then(|window| window.quantile_ns(0.5))),
         ns(port.latencies.baseline(SizeClass::Small).map(|level| level.median_ns)),
-        word,
+        health,
     ]
 }
 

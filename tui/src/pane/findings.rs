@@ -14,6 +14,7 @@ use ratatui::text::{Line, Span};
 use super::about::About;
 use super::finding_row::{Entry, draw_finding};
 use super::history::histories;
+use super::judged::{Judged, NotJudged};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
@@ -34,8 +35,7 @@ pub(crate) struct Findings {
     whole: bool,
     /// It was opened from elsewhere: out of it leads back there.
     direct: bool,
-    /// Rules that cannot be judged, with the reason, and the world this was found out for.
-    unjudged: Option<(u64, Arc<Vec<NotJudged>>)>,
+    judged: Judged,
     text: Selection,
     lines: usize,
 }
@@ -44,18 +44,6 @@ impl Findings {
     /// Shows a finding, all of it.
     pub(crate) fn show(&mut self, rule: &'static str, key: SubjectKey) {
         *self = Self { chosen: Some((rule, key)), whole: true, direct: true, ..Self::default() };
-    }
-
-    /// The rules that cannot be judged; asked once for each world.
-    fn unjudged(&mut self, scene: Scene<'_>) -> Arc<Vec<NotJudged>> {
-        match &self.unjudged {
-            Some((generation, rules)) if *generation == scene.generation => rules.clone(),
-            _ => {
-                let rules = Arc::new(not_judged(scene.world));
-                self.unjudged = Some((scene.generation, rules.clone()));
-                rules
-            }
-        }
     }
 
     fn follow(&mut self, findings: &[&Arc<Finding>]) {
@@ -70,16 +58,6 @@ impl Findings {
         self.chosen = findings.get(self.list.row).map(|f| (f.rule, f.key.clone()));
         self.text = Selection::default();
     }
-}
-
-/// A rule that cannot be judged, and why.
-type NotJudged = (&'static str, String);
-
-/// The rules that cannot be judged on this node or not yet.
-pub(crate) fn not_judged(world: &World) -> Vec<NotJudged> {
-    let (settings, book) = (Settings::default(), Book::default());
-    let view = View { world, now: world.now, settings: &settings, book: &book };
-    rule::all().iter().filter_map(|rule| Some((rule.id(), rule.not_judged(&view)?))).collect()
 }
 
 /// What the pane shows, since when, and what could not be judged.
@@ -139,7 +117,7 @@ fn all(world: &World) -> Vec<&Arc<Finding>> {
 impl Pane for Findings {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let findings = all(scene.world);
-        let unjudged = self.unjudged(scene);
+        let unjudged = self.judged.missing(scene.world);
         if findings.is_empty() {
             draw_nothing(scene, area, buf, &unjudged);
             return;

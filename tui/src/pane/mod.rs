@@ -8,6 +8,7 @@ pub(crate) mod failover;
 mod finding_row;
 pub(crate) mod findings;
 mod history;
+mod judged;
 pub(crate) mod overview;
 pub(crate) mod own;
 pub(crate) mod pcie;

@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::judged::{Judged, NotJudged};
 use super::{Pane, Reaction, Scene, put, wrap};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
@@ -17,11 +18,13 @@ use crate::selection::Selection;
 pub(crate) struct Own {
     text: Selection,
     lines: usize,
+    judged: Judged,
 }
 
 impl Pane for Own {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
-        let lines = Page::of(scene, usize::from(area.width)).lines;
+        let unjudged = self.judged.missing(scene.world);
+        let lines = Page::of(scene, usize::from(area.width), &unjudged).lines;
         self.lines = lines.len();
         self.text.height = usize::from(area.height);
         self.text.top = self.text.top.min(lines.len().saturating_sub(self.text.height));
@@ -32,7 +35,8 @@ impl Pane for Own {
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
         if action == Action::Copy {
-            let lines = Page::of(scene, 120).lines;
+            let unjudged = self.judged.missing(scene.world);
+            let lines = Page::of(scene, 120, &unjudged).lines;
             let lines: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
             let text = lines.join("\n");
             return Reaction::Copy(text, "this page");
@@ -86,12 +90,12 @@ struct Page<'s> {
 }
 
 impl<'s> Page<'s> {
-    fn of(scene: Scene<'s>, width: usize) -> Self {
+    fn of(scene: Scene<'s>, width: usize, unjudged: &[NotJudged]) -> Self {
         let mut page = Self { scene, width, lines: Vec::new() };
         page.notices();
         page.sources();
         page.probes();
-        page.rules();
+        page.rules(unjudged);
         page.losses();
         page.cost();
         page
@@ -224,16 +228,15 @@ impl<'s> Page<'s> {
         }
     }
 
-    fn rules(&mut self) {
+    fn rules(&mut self, unjudged: &[NotJudged]) {
         let theme = self.scene.theme;
         self.title("rules");
-        let unjudged = super::findings::not_judged(self.scene.world);
         let all = collector::rule::all().len();
         let judged = all - unjudged.len();
         let style = if unjudged.is_empty() { theme.good } else { theme.text };
         self.entry(&format!("   {judged}/{all} judged  "), style, "", theme.text);
         for (rule, reason) in unjudged {
-            self.entry(&format!("   – {rule:<24} "), theme.dim, &reason, theme.dim);
+            self.entry(&format!("   – {rule:<24} "), theme.dim, reason, theme.dim);
         }
     }
 

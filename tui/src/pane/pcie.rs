@@ -1,7 +1,7 @@
 //! 7 PCIe: the tree from root ports over switches to adapters and their neighbours, with each link's speed and width, its
 //! errors, and what goes over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use collector::finding::{Finding, SubjectKey};
@@ -14,7 +14,6 @@ use ratatui::text::{Line, Span};
 
 use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, put, row, wrap};
-use crate::health;
 use crate::key::Action;
 use crate::lane;
 use crate::number::{self, UNKNOWN};
@@ -181,19 +180,19 @@ fn tree(world: &World) -> Vec<Node> {
         }
     }
     // Each function by its way from the root: sorting puts children behind their parents.
-    let mut ways: BTreeMap<Vec<Arc<str>>, ()> = BTreeMap::new();
+    let mut ways: BTreeSet<Vec<Arc<str>>> = BTreeSet::new();
     for record in world.pcie.values().filter(|record| !folded.contains(&&record.pci)) {
         let mut way = record.path.clone();
         if way.last() != Some(&record.pci) {
             way.push(record.pci.clone());
         }
         for end in 1..=way.len() {
-            ways.insert(way[..end].to_vec(), ());
+            ways.insert(way[..end].to_vec());
         }
     }
     // A bridge that was also told without its way is in the tree already.
-    let inner: Vec<Arc<str>> = ways.keys().filter(|way| way.len() > 1).filter_map(|way| way.last().cloned()).collect();
-    let nodes = ways.into_keys().filter_map(|way| {
+    let inner: Vec<Arc<str>> = ways.iter().filter(|way| way.len() > 1).filter_map(|way| way.last().cloned()).collect();
+    let nodes = ways.into_iter().filter_map(|way| {
         let pci = way.last()?.clone();
         let twice = way.len() == 1 && inner.contains(&pci);
         let vfs = virtual_functions.get(&pci).copied().unwrap_or(0);
@@ -289,8 +288,8 @@ fn cells(scene: Scene<'_>, node: &Node) -> Vec<Line<'static>> {
     let of = |class| errors(record, class, world.now);
     let uncorrected = of(AerClass::Nonfatal).zip(of(AerClass::Fatal)).map(|(nonfatal, fatal)| nonfatal + fatal);
     let finding = worst(world, &node.pci);
-    let (word, style) = match finding {
-        Some(finding) => (health::word(world, finding), theme.severity_word(finding.severity)),
+    let (health, look) = match finding {
+        Some(finding) => (crate::health::word(world, finding), theme.severity_word(finding.severity)),
         None if is_slow => ("slow link".to_owned(), theme.info),
         None if record.is_none() => (UNKNOWN.to_owned(), theme.dim),
         None => ("ok".to_owned(), theme.good),
@@ -305,7 +304,7 @@ fn cells(scene: Scene<'_>, node: &Node) -> Vec<Line<'static>> {
         Line::styled(share.map_or_else(String::new, |share| lane::bar(share, usize::from(BAR))), theme.send),
         count(of(AerClass::Corrected), theme.warning),
         count(uncorrected, theme.critical),
-        Line::styled(word, style),
+        Line::styled(health, look),
     ]
 }
 

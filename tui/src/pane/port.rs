@@ -5,6 +5,7 @@ use collector::observation::{Nanos, PortState};
 use collector::timeline::Series;
 use collector::timeline::arithmetic::Reading;
 use collector::timeline::counter_table::{Class, Kind, Meaning};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -24,6 +25,9 @@ pub(crate) const LABEL: u16 = 24;
 
 /// A loopback is measured once a second: one that is older says nothing of now, ns.
 const LOOPBACK_NS: Nanos = 5_000_000_000;
+
+/// A counter says something when it grew within this time, ns.
+const SIGNS_NS: Nanos = 60_000_000_000;
 
 /// What an error lane adds up.
 const ERRORS: [Meaning; 9] = [
@@ -74,13 +78,20 @@ pub(crate) struct PortPane {
     cursor: u16,
     counters: Selection,
     rows: usize,
+    /// Counters as their sources list them, instead of those first that say something.
+    listed: bool,
+    /// Words a counter's name or explanation must have.
+    filter: String,
+    /// The filter is being typed.
+    typing: bool,
 }
 
 impl PortPane {
     /// Shows a port.
     pub(crate) fn show(&mut self, key: PortKey) {
         if self.key != Some(key) {
-            *self = Self { key: Some(key), span: self.span, ..Self::default() };
+            let (span, listed, filter) = (self.span, self.listed, std::mem::take(&mut self.filter));
+            *self = Self { key: Some(key), span, listed, filter, ..Self::default() };
         }
     }
 
@@ -131,12 +142,26 @@ impl Pane for PortPane {
             let place = set.bound.as_deref().unwrap_or_else(|| set.source.name());
             rows.extend(set.series.iter().filter(|s| !s.def.is_setting()).map(|series| (series, place)));
         }
+        let all = rows.len();
+        let words: Vec<String> = self.filter.split_whitespace().map(str::to_ascii_lowercase).collect();
+        rows.retain(|(series, _)| words.iter().all(|word| names(series, word)));
+        if !self.listed {
+            let from = world.now.saturating_sub(SIGNS_NS);
+            rows.sort_by_cached_key(|(series, _)| sign(series, from));
+        }
         self.rows = rows.len();
         let unknown = rows.iter().filter(|(series, _)| series.value().is_none()).count();
         let unknown = if unknown > 0 { format!("; {unknown} unknown, each with its reason") } else { String::new() };
         let since = number::moment(world, port.first_seen.0.max(world.started), false);
-        let text = format!("{} counters: rate of the last interval, total of the driver{unknown}", rows.len());
-        let text = if list.width < 100 { text } else { format!("{text}; watched since {since}") };
+        let order = if self.listed { "as listed" } else { "those that say something first" };
+        let text = match (self.typing, self.filter.is_empty()) {
+            (true, _) => format!("/ {}▏ (Enter keeps, Esc clears)", self.filter),
+            (false, false) => format!("{} of {all} counters   / {}", rows.len(), self.filter),
+            (false, true) if list.width < 100 => format!("{all} counters, {order}{unknown}"),
+            (false, true) => {
+                format!("{all} counters, {order}; totals are the driver's; watched since {since}{unknown}")
+            }
+        };
         heading(buf, list, 0, &text, theme);
         let inner = Rect { x: list.x + 1, width: list.width.saturating_sub(1), ..below(list, 1) };
         let placed = table::fit(&COUNTERS, inner.width, 0);
@@ -158,10 +183,48 @@ impl Pane for PortPane {
             Action::Left => self.cursor = self.cursor.saturating_add(1),
             Action::Right => self.cursor = self.cursor.saturating_sub(1),
             Action::Leave if self.cursor > 0 => self.cursor = 0,
+            Action::Leave if !self.filter.is_empty() => self.filter.clear(),
+            Action::Filter => self.typing = true,
+            Action::Sort => self.listed = !self.listed,
             _ if self.counters.scroll(action, self.rows) => {}
             _ => return Reaction::Ignored,
         }
         Reaction::Done
+    }
+
+    fn typing(&self) -> bool {
+        self.typing
+    }
+
+    fn type_key(&mut self, key: KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Esc => {
+                self.typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Backspace => _ = self.filter.pop(),
+            KeyCode::Char('u') if control => self.filter.clear(),
+            KeyCode::Char(c) if !control => self.filter.push(c),
+            _ => {}
+        }
+    }
+}
+
+/// The counter's name or explanation has the word, which is in lower case.
+fn names(series: &Series, word: &str) -> bool {
+    series.name.to_ascii_lowercase().contains(word) || series.def.help.to_ascii_lowercase().contains(word)
+}
+
+/// How far down the list a counter belongs: errors that grew lately, signs of congestion that did, those of which it is not
+/// known, the rest.
+fn sign(series: &Series, from: Nanos) -> u8 {
+    let grew = series.growth_since(from).is_some_and(|growth| growth.sum > 0);
+    match series.def.class {
+        Class::Error if grew || series.saturated() => 0,
+        Class::Congestion if grew => 1,
+        _ => 2,
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Qps {
     picker: Option<Picker>,
     by: By,
     groups: Vec<Group>,
+    /// The selected group stays selected when rows move.
+    selected_group: Option<String>,
     /// What the groups were made for, besides the rows.
     grouped_for: Option<(By, usize, bool)>,
     /// The column of the groups they are sorted by.
@@ -72,6 +74,7 @@ impl Default for Qps {
             picker: None,
             by: By::default(),
             groups: Vec::new(),
+            selected_group: None,
             grouped_for: None,
             group_sort: groups::RATE,
             placed: Vec::new(),
@@ -97,6 +100,8 @@ impl Qps {
         let wanted = Some((self.by, self.group_sort, self.ascending));
         if self.grouped_for != wanted {
             self.groups = groups::groups(world, &self.rows, self.by, self.group_sort, self.ascending);
+            let at = self.selected_group.as_ref().and_then(|name| self.groups.iter().position(|g| g.name == *name));
+            self.selection.row = at.unwrap_or(self.selection.row);
             self.grouped_for = wanted;
         }
     }
@@ -120,9 +125,8 @@ impl Qps {
 
     fn pick(&mut self, picked: Picked) {
         match picked {
-            Picked::Nothing => {}
             // The device's name stays: a QP's number alone names nothing.
-            Picked::Toggle(0) => {}
+            Picked::Nothing | Picked::Toggle(0) => {}
             Picked::Toggle(column) => self.hidden ^= 1 << column,
             Picked::Sort(column) => self.sort_by(column),
             Picked::All => self.hidden = 0,
@@ -189,6 +193,7 @@ impl Qps {
 
     fn remember(&mut self) {
         if self.by != By::Nothing {
+            self.selected_group = self.groups.get(self.selection.row).map(|group| group.name.clone());
             return;
         }
         self.selected = self.rows.get(self.selection.row).copied();
@@ -288,6 +293,7 @@ impl Pane for Qps {
             Action::Columns if self.by == By::Nothing => self.picker = Some(Picker::default()),
             Action::Group => {
                 self.by = self.by.next();
+                self.selected_group = None;
                 self.selection = Selection::default();
             }
             Action::Leave if self.by != By::Nothing => self.by = By::Nothing,
