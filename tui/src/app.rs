@@ -414,13 +414,15 @@ impl App {
     }
 
     fn step(&mut self, forward: bool) {
-        let world = &self.latest.world;
-        let paused = self.latest.status.paused || self.latest.status.ended;
+        let (world, status) = (&self.latest.world, &self.latest.status);
+        let paused = status.paused || status.ended;
         let by = if paused { world.window_ns } else { LEAP_NS };
-        self.feed.send(match (forward, paused) {
-            (true, true) => Command::Step,
-            (true, false) => Command::Seek(world.now.saturating_add(by)),
-            (false, _) => Command::Seek(world.now.saturating_sub(by).max(world.started)),
+        // On the way to a time a further step counts from there, not from where the replay happens to be.
+        let from = status.seeking.filter(|t| *t != Nanos::MAX);
+        self.feed.send(match (forward, paused, from) {
+            (true, true, None) => Command::Step,
+            (true, ..) => Command::Seek(from.unwrap_or(world.now).saturating_add(by)),
+            (false, ..) => Command::Seek(from.unwrap_or(world.now).saturating_sub(by).max(world.started)),
         });
     }
 

@@ -55,7 +55,7 @@ fn meaning(pane: PaneId) -> &'static str {
         }
         PaneId::Failover => {
             "Each incident on a stopwatch: t0 first sign, t1 port down, t2 first QP, t3 bond switches, t4 first operation on \
-             another path. ● when it was seen; ─ it may have been earlier (≤). OUTAGE: from the first of t1 t2 t3 to t4, at \
+             another path. ● when it was seen; ─ it may have been earlier (≤); ◄ long before. OUTAGE: from the first of t1 t2 t3 to t4, at \
              least–at most. FLOOR: how soon a QP's own timers give up. ? : the times are not exact enough to tell."
         }
         PaneId::Own => {

@@ -286,3 +286,17 @@ fn every_pane_can_be_drawn_at_every_size() {
         }
     }
 }
+
+#[test]
+fn steps_of_a_replay_add_up_while_it_is_on_its_way() {
+    let (mut replay, feed) = app(Mode::Replay);
+    let now = replay.shown.world.now;
+    let window = replay.shown.world.window_ns;
+    let status = collector::feed::Status { paused: true, seeking: Some(now - window), ..replay.shown.status.clone() };
+    feed.publish(replay.shown.world.clone(), status);
+    replay.look();
+    press(&mut replay, KeyCode::Left);
+    assert_eq!(feed.command(), Some(Command::Seek(now - 2 * window)));
+    press(&mut replay, KeyCode::Right);
+    assert_eq!(feed.command(), Some(Command::Seek(now)));
+}

@@ -1,8 +1,8 @@
 //! The findings as the overview tells them: the worst in full, the same on several ports once, what follows from
 //! something below it or, where there is no room, only counted.
 //!
-//! When the rows are short there go, in this order: what to do about the worst, what follows from something, the summaries
-//! of all but the worst, the findings at the end of the list.
+//! When the rows are short there go, in this order: what follows from something, the last first; what to do about the
+//! worst; the summaries of all but the worst; the findings at the end of the list.
 
 use std::collections::BTreeMap;
 
@@ -53,11 +53,15 @@ pub(crate) fn wanted(world: &World, width: u16) -> u16 {
 pub(crate) fn digest(world: &World, width: u16, height: u16) -> Digest {
     let height = usize::from(height);
     let mut digest = whole(world, width);
-    if digest.rows() > height {
-        digest.advice.clear();
+    let mut over = digest.rows().saturating_sub(height);
+    for at in (0..digest.told.len()).rev() {
+        if over > 0 && digest.told[at].place == Place::Part {
+            over = over.saturating_sub(usize::from(digest.told[at].rows));
+            digest.told.remove(at);
+        }
     }
     if digest.rows() > height {
-        digest.told.retain(|told| told.place != Place::Part);
+        digest.advice.clear();
     }
     if digest.rows() > height {
         for told in digest.told.iter_mut().skip(1) {

@@ -108,7 +108,8 @@ impl Pane for Ecn {
         let rest = below(area, 2 + rows);
         heading(buf, rest, 0, &format!("{}: marks against load", name(world, port)), theme);
         let body = below(rest, 1);
-        let half = if body.width >= 100 { body.width / 2 } else { body.width };
+        // The parameters need more room than the scatter.
+        let half = if body.width >= 100 { body.width * 2 / 5 } else { body.width };
         let wide = half < body.width;
         // On a narrow screen the scatter and the parameters stand one below the other.
         let chart = if wide { body } else { Rect { height: body.height.min((body.height / 2).max(6)), ..body } };

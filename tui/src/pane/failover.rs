@@ -311,17 +311,14 @@ fn floor(incident: &Failover) -> String {
 
 /// The five times on one axis; `─` is where a time may lie that a reading showed.
 fn lanes(incident: &Failover, width: usize, theme: &Theme) -> Vec<Line<'static>> {
-    let marks = || incident.lanes().into_iter().filter_map(|(_, _, mark)| mark);
-    let from = marks().map(|mark| mark.at.not_before).min();
-    let to = marks().map(|mark| mark.at.t).max();
-    let (Some(began), Some(from), Some(to)) = (incident.began(), from, to) else {
+    let (Some(began), Some(axis)) = (incident.began(), axis(incident)) else {
         return vec![Line::styled(" nothing of it was timed yet", theme.dim)];
     };
     let cells = (width.saturating_sub(LABEL + TIME + 2) / if width < 120 { 1 } else { 2 }).clamp(10, 100);
     let mut lines = Vec::new();
     for (id, name, mark) in incident.lanes() {
         let label = format!(" {id} {name:<wide$}", wide = LABEL - 4);
-        let lane = mark.map_or_else(|| "·".repeat(cells), |mark| lane(mark.at, (from, to), cells));
+        let lane = mark.map_or_else(|| "·".repeat(cells), |mark| lane(mark.at, axis, cells));
         let time = mark.map_or_else(|| UNKNOWN.to_owned(), |mark| offset(mark.at, began));
         let known = if mark.is_some() { theme.critical } else { theme.dim };
         lines.push(Line::from(vec![
@@ -339,6 +336,18 @@ fn lanes(incident: &Failover, width: usize, theme: &Theme) -> Vec<Line<'static>>
     lines
 }
 
+/// The stretch of time that is drawn. A sign long before the rest is not given the room that the outage needs.
+fn axis(incident: &Failover) -> Option<(u64, u64)> {
+    let marks = || incident.lanes().into_iter().filter_map(|(_, _, mark)| mark);
+    let later = || incident.lanes().into_iter().skip(1).filter_map(|(_, _, mark)| mark);
+    let to = marks().map(|mark| mark.at.t).max()?;
+    let from = marks().map(|mark| mark.at.not_before).min()?;
+    let rest = later().map(|mark| mark.at.not_before).min().unwrap_or(from);
+    let span = to.saturating_sub(rest);
+    let far = span > 0 && rest.saturating_sub(from) > span.saturating_mul(3);
+    Some((if far { rest.saturating_sub(span / 8) } else { from }, to))
+}
+
 fn lane(at: Moment, (from, to): (u64, u64), cells: usize) -> String {
     let whole = u128::from((to - from).max(1));
     let place = |t: u64| {
@@ -346,7 +355,11 @@ fn lane(at: Moment, (from, to): (u64, u64), cells: usize) -> String {
         usize::try_from(share).unwrap_or(0).min(cells - 1)
     };
     let (first, last) = (place(at.not_before), place(at.t));
+    let before = at.t < from;
     let symbol = |cell: usize| match cell {
+        // It lies before the stretch that is drawn.
+        0 if before => '◄',
+        _ if before => '·',
         _ if cell == last => '●',
         _ if cell >= first && cell < last => '─',
         _ => '·',
@@ -373,6 +386,7 @@ mod tests {
         assert_eq!(lane(Moment::between(50, 100), (0, 100), 5), "··──●");
         assert_eq!(lane(Moment::at(0), (0, 100), 5), "●····");
         assert_eq!(lane(Moment::at(7), (7, 7), 5), "●····");
+        assert_eq!(lane(Moment::at(7), (50, 100), 5), "◄····");
     }
 
     #[test]
