@@ -165,7 +165,7 @@ impl App {
             self.dirty = true;
         }
         let clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
-        self.dirty |= clock != self.clock;
+        self.dirty |= clock != self.clock || self.panes.get(self.open).news();
         self.dirty
     }
 

@@ -59,6 +59,8 @@ pub(crate) enum Action {
     Longer,
     /// A shorter span of time.
     Shorter,
+    /// Ask the model what other marking would do.
+    WhatIf,
     /// Pause or go on.
     Pause,
     /// Poll less often, replay slower.
@@ -154,6 +156,14 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('c')], "c", Action::Columns, In(&[Qps]), "choose the columns", Some("columns")),
     bind(&[Char('+'), Char('=')], "+", Action::Longer, In(&[Port, Qp]), "charts over a longer time", Some("longer")),
     bind(&[Char('-')], "-", Action::Shorter, In(&[Port, Qp]), "charts over a shorter time", Some("shorter")),
+    bind(
+        &[Char('w')],
+        "w",
+        Action::WhatIf,
+        In(&[Ecn]),
+        "what if the switch marked otherwise; again: next",
+        Some("what-if"),
+    ),
     bind(&[Char('y')], "y", Action::Copy, Everywhere, "copy as text", Some("copy")),
     bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze and go on; in a replay, the replay", Some("pause")),
     bind(&[Char('<')], "<", Action::Slower, Everywhere, "poll half as often; replay half as fast", None),

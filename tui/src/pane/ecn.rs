@@ -1,6 +1,8 @@
 //! 6 ECN: marks, CNPs and pauses of every port side by side; of one port the marks against the load, and the parameters of
 //! its congestion control beside known ones.
 
+mod whatif;
+
 use collector::dcqcn;
 use collector::inventory::{CongestionRecord, PortKey, PortRecord, Signal, SizeClass, World};
 use collector::observation::Nanos;
@@ -10,6 +12,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use self::whatif::WhatIf;
 use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, put, row, wrap};
 use crate::health;
@@ -52,6 +55,7 @@ pub(crate) struct Ecn {
     chosen: Option<PortKey>,
     text: Selection,
     lines: usize,
+    what_if: WhatIf,
 }
 
 /// The ports that carry data.
@@ -108,6 +112,10 @@ impl Pane for Ecn {
         let rest = below(area, 2 + rows);
         heading(buf, rest, 0, &format!("{}: marks against load", name(world, port)), theme);
         let body = below(rest, 1);
+        if self.what_if.is_open() {
+            self.what_if.draw(buf, rest, theme);
+            return;
+        }
         // The parameters need more room than the scatter.
         let half = if body.width >= 100 { body.width * 2 / 5 } else { body.width };
         let wide = half < body.width;
@@ -132,6 +140,16 @@ impl Pane for Ecn {
         let ports = ports(scene.world);
         self.follow(scene.world, &ports);
         match action {
+            Action::WhatIf => {
+                if let Some(port) = ports.get(self.list.row) {
+                    self.what_if.ask(&name(scene.world, port), port);
+                }
+            }
+            Action::Leave if self.what_if.is_open() => self.what_if.close(),
+            Action::PageDown | Action::PageUp if self.what_if.is_open() => _ = self.what_if.scroll(action),
+            Action::Copy if self.what_if.is_open() => {
+                return self.what_if.as_text().map_or(Reaction::Done, |text| Reaction::Copy(text, "what-if"));
+            }
             Action::Copy => {
                 let titles: Vec<&str> = COLUMNS.iter().map(|column| column.title).collect();
                 let mut text = titles.join("  ") + "\n";
@@ -167,6 +185,10 @@ impl Pane for Ecn {
         self.list.row = self.list.top + line;
         self.choose(&ports);
         Reaction::Done
+    }
+
+    fn news(&self) -> bool {
+        self.what_if.news()
     }
 
     fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
@@ -356,7 +378,7 @@ fn detail(scene: Scene<'_>, port: &PortRecord, width: usize) -> Vec<Line<'static
     let flags = load.filter(|load| *load > 0.0).map_or_else(String::new, |load| format!(" --load {load}%"));
     let rate = port.rate_gbps.map_or_else(String::new, |rate| format!(" --rate {rate}"));
     lines.push(Line::raw(""));
-    say("what another Kmin, Kmax or parameter would do:", theme.dim, &mut lines);
+    say("what another Kmin, Kmax or parameter would do: w, or with everything to choose", theme.dim, &mut lines);
     say(&format!("$ rdmascope whatif{rate}{flags}"), theme.info, &mut lines);
     lines
 }

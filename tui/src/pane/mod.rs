@@ -174,6 +174,11 @@ pub(crate) trait Pane {
         None
     }
 
+    /// Something of its own came that is not on the screen yet.
+    fn news(&self) -> bool {
+        false
+    }
+
     /// Text is being typed: every key goes to [`Pane::type_key`].
     fn typing(&self) -> bool {
         false
