@@ -24,7 +24,7 @@ use crate::pane::pcie::PciePane;
 use crate::pane::port::PortPane;
 use crate::pane::qp::QpPane;
 use crate::pane::qps::Qps;
-use crate::pane::{Pane, PaneId, Reaction, Scene, Target, below, row};
+use crate::pane::{Pane, PaneId, Reaction, Scene, Target, below, row, wrap};
 use crate::screen::ScreenOptions;
 use crate::theme::{Theme, ThemeName};
 use crate::{ascii, frame, number};
@@ -37,6 +37,8 @@ const MESSAGE_NS: u64 = 6_000_000_000;
 const INTERVALS: Range<u64> = 100_000_000..60_000_000_001;
 /// How far `←` and `→` go in a running replay, ns.
 const LEAP_NS: u64 = 10_000_000_000;
+/// Rows a banner takes at most.
+const MOST_BANNER: usize = 3;
 /// Rows a turn of the wheel moves.
 const WHEEL: usize = 3;
 
@@ -199,10 +201,13 @@ impl App {
         let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
         let mut rest = area;
         if let Some(banner) = &status.banner {
-            let at = row(rest, 0);
-            buf.set_style(at, self.theme.selected);
-            crate::pane::put(buf, at, 0, &Line::styled(format!(" {banner}"), self.theme.warning));
-            rest = below(rest, 1);
+            // Its end is as important as its beginning: it may say that this is not this node.
+            for part in wrap(banner, usize::from(rest.width).saturating_sub(2).max(20)).into_iter().take(MOST_BANNER) {
+                let at = row(rest, 0);
+                buf.set_style(at, self.theme.selected);
+                crate::pane::put(buf, at, 0, &Line::styled(format!(" {part}"), self.theme.warning));
+                rest = below(rest, 1);
+            }
         }
         let behind = self.frozen.then(|| self.latest.world.now.saturating_sub(shown.world.now));
         frame::header(buf, row(rest, 0), scene, &self.coverage.1, behind, now);

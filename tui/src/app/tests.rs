@@ -300,3 +300,17 @@ fn steps_of_a_replay_add_up_while_it_is_on_its_way() {
     press(&mut replay, KeyCode::Right);
     assert_eq!(feed.command(), Some(Command::Seek(now)));
 }
+
+#[test]
+fn a_banner_is_told_to_its_end_on_the_smallest_screen() {
+    let feed = sample::feed(sample::healthy(), Mode::Demo);
+    let banner = "no RDMA subsystem (class/infiniband missing) — this is the demo aer-then-down, not this node";
+    let status = collector::feed::Status { banner: Some(banner.to_owned()), ..feed.latest().status.clone() };
+    feed.publish(sample::healthy(), status);
+    let mut app = App::new(feed, ScreenOptions::default(), true);
+    let area = Rect::new(0, 0, 60, 16);
+    let mut buf = Buffer::empty(area);
+    app.draw(area, &mut buf, 1);
+    let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(banner), "{text}");
+}
