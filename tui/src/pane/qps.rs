@@ -25,9 +25,14 @@ use crate::number;
 use crate::selection::Selection;
 use crate::table::{self, Column};
 
+/// Rows that are put into order at first: more than anybody scrolls through.
+const FIRST: usize = 2_000;
+
 /// The pane.
 pub(crate) struct Qps {
     rows: Vec<QpRef>,
+    /// So many of them, from the first, are in order.
+    sorted: usize,
     /// What the rows were found for: generation, column, direction, filter.
     found_for: Option<(u64, usize, bool, String)>,
     sort: usize,
@@ -60,6 +65,7 @@ impl Default for Qps {
     fn default() -> Self {
         Self {
             rows: Vec::new(),
+            sorted: 0,
             found_for: None,
             sort: COLUMNS.iter().position(|(of, _)| *of == Of::Rate).unwrap_or(0),
             ascending: false,
@@ -88,12 +94,30 @@ impl Qps {
         if self.found_for.as_ref() == Some(&wanted) {
             return;
         }
-        self.rows = rows(scene.world, COLUMNS[self.sort].0, self.ascending, &self.filter);
-        if let Some(at) = self.selected.and_then(|id| self.rows.iter().position(|row| *row == id)) {
+        // As far down as somebody looks, and some more.
+        let seen = self.selection.top + self.selection.height;
+        let first = if seen > FIRST { usize::MAX } else { FIRST };
+        self.order(scene.world, first);
+        if let Some(at) = self.place_of_selected() {
             self.selection.row = at;
+            if at >= self.sorted {
+                // Where it belongs is not known yet.
+                self.order(scene.world, usize::MAX);
+                self.selection.row = self.place_of_selected().unwrap_or(at);
+            }
         }
         self.found_for = Some(wanted);
         self.grouped_for = None;
+    }
+
+    /// Puts the first so many rows into order.
+    fn order(&mut self, world: &World, first: usize) {
+        self.rows = rows(world, COLUMNS[self.sort].0, self.ascending, &self.filter, first);
+        self.sorted = first;
+    }
+
+    fn place_of_selected(&self) -> Option<usize> {
+        self.selected.and_then(|id| self.rows.iter().position(|row| *row == id))
     }
 
     fn group(&mut self, world: &World) {
@@ -191,10 +215,13 @@ impl Qps {
         self.rows.get(self.selection.row).map_or(Reaction::Done, |id| Reaction::Open(Target::Qp(*id)))
     }
 
-    fn remember(&mut self) {
+    fn remember(&mut self, world: &World) {
         if self.by != By::Nothing {
             self.selected_group = self.groups.get(self.selection.row).map(|group| group.name.clone());
             return;
+        }
+        if self.selection.row >= self.sorted && self.sorted < self.rows.len() {
+            self.order(world, usize::MAX);
         }
         self.selected = self.rows.get(self.selection.row).copied();
     }
@@ -257,6 +284,9 @@ impl Pane for Qps {
         table::draw_titles(buf, row(inner, 1), &columns, &placed, scene.theme.title, sorted);
         let list = below(area, 2);
         self.selection.fit(self.rows.len(), usize::from(list.height));
+        if self.selection.top + self.selection.height > self.sorted && self.sorted < self.rows.len() {
+            self.order(scene.world, usize::MAX);
+        }
         if self.rows.is_empty() {
             let why = if scene.world.qps.is_empty() {
                 "no QP is seen (9 says which sources look for them)"
@@ -316,13 +346,13 @@ impl Pane for Qps {
                 self.filter_text.clear();
                 self.filter = Filter::default();
             }
-            _ if self.selection.act(action, self.len()) => self.remember(),
+            _ if self.selection.act(action, self.len()) => self.remember(scene.world),
             _ => return Reaction::Ignored,
         }
         Reaction::Done
     }
 
-    fn click(&mut self, column: u16, at: u16, _scene: Scene<'_>) -> Reaction {
+    fn click(&mut self, column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         if at == 1 {
             // A title: sort by it.
             let x = column.saturating_sub(1);
@@ -339,7 +369,7 @@ impl Pane for Qps {
         }
         let again = index == self.selection.row;
         self.selection.row = index;
-        self.remember();
+        self.remember(scene.world);
         if again { self.open() } else { Reaction::Done }
     }
 
