@@ -1,23 +1,25 @@
 //! 2 Port: charts on one time axis, and every counter with its rate, total, unit, meaning or the reason for `–`.
 
+mod counters;
+
 use collector::inventory::{DeviceRecord, PortEvent, PortKey, PortRecord, World};
 use collector::observation::{Nanos, PortState};
 use collector::timeline::Series;
-use collector::timeline::arithmetic::Reading;
-use collector::timeline::counter_table::{Class, Kind, Meaning};
+use collector::timeline::counter_table::Meaning;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use self::counters::{COUNTERS, SIGNS_NS, counter, names, sign};
 use super::{Pane, Reaction, Scene, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
 use crate::number::{self, UNKNOWN};
 use crate::selection::Selection;
-use crate::table::{self, Column};
+use crate::table;
 use crate::theme::Theme;
 
 /// Cells of a lane's label.
@@ -25,9 +27,6 @@ pub(crate) const LABEL: u16 = 24;
 
 /// A loopback is measured once a second: one that is older says nothing of now, ns.
 const LOOPBACK_NS: Nanos = 5_000_000_000;
-
-/// A counter says something when it grew within this time, ns.
-const SIGNS_NS: Nanos = 60_000_000_000;
 
 /// What an error lane adds up.
 const ERRORS: [Meaning; 9] = [
@@ -58,15 +57,6 @@ const LANES: [(&str, &[Meaning], Write); 6] = [
     ("CNP/s", &[Meaning::CnpSent, Meaning::CnpHandled], Write::PerSecond),
     ("PAUSE", &[Meaning::RxPauseDuration], Write::Share),
     ("ERR/s", &ERRORS, Write::PerSecond),
-];
-
-const COUNTERS: [Column; 6] = [
-    table::text("COUNTER", 32, 255),
-    table::number("RATE", 11, 250),
-    table::number("TOTAL", 16, 240),
-    table::text("UNIT", 9, 40),
-    table::text("WHERE", 11, 20),
-    table::text("WHAT IT IS, OR WHY IT IS UNKNOWN", 20, 60).growing(),
 ];
 
 /// The pane.
@@ -209,22 +199,6 @@ impl Pane for PortPane {
             KeyCode::Char(c) if !control => self.filter.push(c),
             _ => {}
         }
-    }
-}
-
-/// The counter's name or explanation has the word, which is in lower case.
-fn names(series: &Series, word: &str) -> bool {
-    series.name.to_ascii_lowercase().contains(word) || series.def.help.to_ascii_lowercase().contains(word)
-}
-
-/// How far down the list a counter belongs: errors that grew lately, signs of congestion that did, those of which it is not
-/// known, the rest.
-fn sign(series: &Series, from: Nanos) -> u8 {
-    let grew = series.growth_since(from).is_some_and(|growth| growth.sum > 0);
-    match series.def.class {
-        Class::Error if grew || series.saturated() => 0,
-        Class::Congestion if grew => 1,
-        _ => 2,
     }
 }
 
@@ -452,34 +426,4 @@ pub(crate) fn event_lane(buf: &mut Buffer, area: Rect, world: &World, port: &Por
             mark(*t, "A", theme.warning);
         }
     }
-}
-
-fn counter<'a>(series: &'a Series, place: &'a str, theme: &Theme) -> Vec<Line<'a>> {
-    let def = series.def;
-    let moving = series.rate.is_some_and(|rate| rate > 0.0);
-    let loud = moving && def.class == Class::Error;
-    let style = if loud { theme.critical } else { theme.text };
-    let rate = if def.kind == Kind::Gauge { "gauge".to_owned() } else { number::unit_rate(def.unit, series.rate) };
-    let rate_style = if loud {
-        theme.critical
-    } else if moving {
-        theme.strong
-    } else {
-        theme.dim
-    };
-    let what = match &series.reading {
-        Reading::Unavailable(reason) => Line::styled(reason.to_string(), theme.warning),
-        Reading::Value(_) if series.saturated() => {
-            Line::styled(format!("at its ceiling: more cannot be seen. {}", def.help), theme.warning)
-        }
-        Reading::Value(_) => Line::styled(def.help, theme.dim),
-    };
-    vec![
-        Line::styled(&*series.name, style),
-        Line::styled(rate, rate_style),
-        Line::styled(number::unit_total(def.unit, series.value(), series.saturated()), style),
-        Line::styled(def.unit.name(), theme.dim),
-        Line::styled(place, theme.dim),
-        what,
-    ]
 }
