@@ -35,6 +35,10 @@ pub struct Status {
     pub paused: bool,
     /// Replay: the end of the recording was reached.
     pub ended: bool,
+    /// Replay: the share of the recording's file that was read, 0–1; `None` when its size is not known.
+    pub read_share: Option<f64>,
+    /// Replay: the time it is on its way to, as fast as it goes; `None` when it is not. [`Command::Pause`] stops it there.
+    pub seeking: Option<Nanos>,
     /// What is shown in one line above everything else, for example why the demo was opened.
     pub banner: Option<String>,
     /// Notices of the producer (a truncated recording, a source that failed), oldest first.
@@ -61,6 +65,8 @@ impl Status {
             speed: 1.0,
             paused: false,
             ended: false,
+            read_share: None,
+            seeking: None,
             banner: None,
             notices: Vec::new(),
             recording: None,

@@ -1,6 +1,9 @@
 //! A recording as the producer of worlds: at a chosen speed, standing still, step by step, or from another moment on.
 
+mod progress;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +19,7 @@ use crate::observation::Nanos;
 use crate::observation::recording::{Notices, Reader, RecordingError};
 use crate::rule::Settings;
 
+use self::progress::{Counted, Progress};
 pub use self::stream::Stream;
 
 /// Screens are given a new world at most this often.
@@ -60,7 +64,8 @@ pub fn judge(
 pub struct Player {
     path: PathBuf,
     settings: Settings,
-    reader: Reader<std::fs::File>,
+    reader: Reader<Counted>,
+    progress: Progress,
     engine: Engine,
     feed: Feed,
     status: Status,
@@ -74,13 +79,14 @@ pub struct Player {
 impl Player {
     /// Opens a recording. `speed` is simulated seconds per second; infinite plays as fast as possible.
     pub fn open(path: &Path, settings: Settings, speed: f64) -> Result<Self, RecordingError> {
-        let reader = Reader::open(path)?;
+        let (reader, progress) = progress::open(path)?;
         let engine = Engine::new(reader.header().clone(), settings.clone());
         let status = Status { speed: speed.max(MIN_SPEED), ..Status::new(Mode::Replay) };
         Ok(Self {
             path: path.to_owned(),
             settings,
             reader,
+            progress,
             feed: Feed::new(engine.snapshot(), status.clone()),
             engine,
             status,
@@ -151,8 +157,9 @@ impl Player {
     fn seek(&mut self, t: Nanos) {
         self.status.paused = true;
         if t < self.engine.world().now {
-            match Reader::open(&self.path) {
-                Ok(reader) => {
+            match progress::open(&self.path) {
+                Ok((reader, progress)) => {
+                    self.progress = progress;
                     self.engine = Engine::new(reader.header().clone(), self.settings.clone());
                     self.reader = reader;
                     self.status.ended = false;
@@ -243,12 +250,15 @@ impl Player {
             && newest.world.now == self.engine.world().now
             && newest.status.paused == self.status.paused
             && newest.status.ended == self.status.ended
+            && newest.status.seeking == self.until
             && newest.status.speed.to_bits() == self.status.speed.to_bits()
             && newest.status.notices.len() == self.status.notices.len();
         if same {
             return;
         }
         self.published = Some(Instant::now());
+        self.status.seeking = self.until;
+        self.status.read_share = self.progress.share();
         self.status.published_at = clock::monotonic_ns();
         self.feed.publish(self.engine.snapshot(), self.status.clone());
     }

@@ -13,17 +13,21 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use crate::help::Help;
 use crate::key::{self, Action};
+use crate::pane::ecn::Ecn;
+use crate::pane::failover::FailoverPane;
 use crate::pane::findings::Findings;
 use crate::pane::overview::Overview;
 use crate::pane::own::Own;
+use crate::pane::pcie::PciePane;
 use crate::pane::port::PortPane;
 use crate::pane::qp::QpPane;
 use crate::pane::qps::Qps;
-use crate::pane::{Pane, PaneId, Reaction, Scene, Target, below, row};
+use crate::pane::{Pane, PaneId, Reaction, Scene, Target, below, row, wrap};
 use crate::screen::ScreenOptions;
 use crate::theme::{Theme, ThemeName};
-use crate::{ascii, frame, help, number};
+use crate::{ascii, frame, number};
 
 /// The smallest screen that is drawn.
 const SMALLEST: (u16, u16) = (60, 16);
@@ -33,6 +37,8 @@ const MESSAGE_NS: u64 = 6_000_000_000;
 const INTERVALS: Range<u64> = 100_000_000..60_000_000_001;
 /// How far `←` and `→` go in a running replay, ns.
 const LEAP_NS: u64 = 10_000_000_000;
+/// Rows a banner takes at most.
+const MOST_BANNER: usize = 3;
 /// Rows a turn of the wheel moves.
 const WHEEL: usize = 3;
 
@@ -54,7 +60,7 @@ pub(crate) struct App {
     /// Where Esc leads back to.
     trail: Vec<PaneId>,
     panes: Panes,
-    help: bool,
+    help: Option<Help>,
     message: Option<(String, Nanos)>,
     copied: Option<String>,
     quit: bool,
@@ -74,6 +80,9 @@ struct Panes {
     qps: Qps,
     qp: QpPane,
     findings: Findings,
+    ecn: Ecn,
+    pcie: PciePane,
+    failover: FailoverPane,
     own: Own,
 }
 
@@ -85,6 +94,9 @@ impl Panes {
             PaneId::Qps => &mut self.qps,
             PaneId::Qp => &mut self.qp,
             PaneId::Findings => &mut self.findings,
+            PaneId::Ecn => &mut self.ecn,
+            PaneId::Pcie => &mut self.pcie,
+            PaneId::Failover => &mut self.failover,
             PaneId::Own => &mut self.own,
         }
     }
@@ -107,7 +119,7 @@ impl App {
             open: options.first,
             trail: Vec::new(),
             panes: Panes::default(),
-            help: false,
+            help: None,
             message: None,
             copied: None,
             quit: false,
@@ -139,7 +151,8 @@ impl App {
     pub(crate) fn look(&mut self) {
         let latest = self.feed.latest();
         if latest.generation != self.latest.generation {
-            self.dirty |= !self.frozen;
+            // A frozen screen too says how far behind it is.
+            self.dirty = true;
             self.latest = latest;
             if !self.frozen {
                 self.shown = self.latest.clone();
@@ -154,7 +167,7 @@ impl App {
             self.dirty = true;
         }
         let clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
-        self.dirty |= clock != self.clock;
+        self.dirty |= clock != self.clock || self.panes.get(self.open).news();
         self.dirty
     }
 
@@ -184,23 +197,28 @@ impl App {
         }
         // The world may be frozen, the producer's state is always the newest.
         let status = &self.latest.status;
-        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        let (world, generation) = (&shown.world, shown.generation);
+        let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
         let mut rest = area;
         if let Some(banner) = &status.banner {
-            let at = row(rest, 0);
-            buf.set_style(at, self.theme.selected);
-            crate::pane::put(buf, at, 0, &Line::styled(format!(" {banner}"), self.theme.warning));
-            rest = below(rest, 1);
+            // Its end is as important as its beginning: it may say that this is not this node.
+            for part in wrap(banner, usize::from(rest.width).saturating_sub(2).max(20)).into_iter().take(MOST_BANNER) {
+                let at = row(rest, 0);
+                buf.set_style(at, self.theme.selected);
+                crate::pane::put(buf, at, 0, &Line::styled(format!(" {part}"), self.theme.warning));
+                rest = below(rest, 1);
+            }
         }
-        frame::header(buf, row(rest, 0), scene, &self.coverage.1, self.frozen, now);
+        let behind = self.frozen.then(|| self.latest.world.now.saturating_sub(shown.world.now));
+        frame::header(buf, row(rest, 0), scene, &self.coverage.1, behind, now);
         self.tabs = frame::tabs(buf, row(rest, 1), scene, self.open);
         self.tabs_at = rest.y + 1;
         let body = below(rest, 2);
         self.body = Rect { height: body.height.saturating_sub(1), ..body };
         self.panes.get(self.open).draw(scene, self.body, buf);
         let replay = status.mode == Mode::Replay;
-        if self.help {
-            help::draw(buf, self.body, self.open, replay, &self.theme);
+        if let Some(help) = &mut self.help {
+            help.draw(buf, self.body, self.open, replay, &self.theme);
         }
         let span = shown.world.now.saturating_sub(shown.world.started);
         let hidden = if self.open == PaneId::Overview { self.panes.overview.hidden } else { 0 };
@@ -232,8 +250,11 @@ impl App {
             self.panes.get(self.open).type_key(key);
             return;
         }
-        if self.help && !quit {
-            self.help = false;
+        if let Some(help) = &mut self.help
+            && !quit
+        {
+            let scrolled = key::action(key, self.open, false).is_some_and(|action| help.scroll(action));
+            self.help = self.help.filter(|_| scrolled);
             return;
         }
         if let Some(action) = key::action(key, self.open, self.replay()) {
@@ -250,13 +271,16 @@ impl App {
         };
         self.dirty = true;
         for _ in 0..WHEEL {
-            self.act(wheel, now);
+            match &mut self.help {
+                Some(help) => _ = help.scroll(wheel),
+                None => self.act(wheel, now),
+            }
         }
     }
 
     fn click(&mut self, column: u16, at: u16) {
         self.dirty = true;
-        self.help = false;
+        self.help = None;
         if at == self.tabs_at {
             if let Some((_, pane)) = self.tabs.iter().find(|(place, _)| place.contains(&column)) {
                 self.go(*pane);
@@ -271,14 +295,15 @@ impl App {
     fn ask(&mut self, what: impl FnOnce(&mut dyn Pane, Scene<'_>) -> Reaction) -> Reaction {
         let shown = self.shown.clone();
         let status = &self.latest.status;
-        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        let (world, generation) = (&shown.world, shown.generation);
+        let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
         what(self.panes.get(self.open), scene)
     }
 
     fn act(&mut self, action: Action, now: Nanos) {
         match action {
             Action::Quit => self.quit = true,
-            Action::Help => self.help = true,
+            Action::Help => self.help = Some(Help::default()),
             Action::Open(pane) => self.go_to_selected(pane),
             Action::NextTab => self.turn(1),
             Action::PreviousTab => self.turn(PaneId::ALL.len() - 1),
@@ -289,16 +314,44 @@ impl App {
             }
             Action::Pause => self.pause(),
             Action::Back | Action::Forward => self.step(action == Action::Forward),
+            Action::ToStart => self.feed.send(Command::Seek(self.latest.world.started)),
+            Action::ToEnd => self.feed.send(Command::Seek(Nanos::MAX)),
+            // On the way to a time there is something to stop first.
+            Action::Leave if self.latest.status.seeking.is_some() => self.feed.send(Command::Pause),
             Action::Slower | Action::Faster => self.pace(action == Action::Faster, now),
             Action::Record => self.record(now),
             _ => {
                 let reaction = self.ask(|pane, scene| pane.act(action, scene));
-                if reaction == Reaction::Ignored && action == Action::Leave {
-                    self.open = self.trail.pop().unwrap_or(PaneId::Overview);
-                }
+                let reaction = match (reaction, action) {
+                    (Reaction::Ignored, Action::Leave) => {
+                        self.open = self.trail.pop().unwrap_or(PaneId::Overview);
+                        Reaction::Done
+                    }
+                    (Reaction::Ignored, Action::Copy) => Reaction::Copy(self.picture(), "what is in sight"),
+                    (reaction, _) => reaction,
+                };
                 self.react(reaction, now);
             }
         }
+    }
+
+    /// The open pane as text, as it is drawn.
+    fn picture(&mut self) -> String {
+        let area = Rect { x: 0, y: 0, ..self.body };
+        let mut buf = Buffer::empty(area);
+        self.ask(|pane, scene| {
+            pane.draw(scene, area, &mut buf);
+            Reaction::Done
+        });
+        let host = self.shown.world.header.host.as_deref().unwrap_or(number::UNKNOWN);
+        let at = number::moment(&self.shown.world, self.shown.world.now, true);
+        let mut text = format!("{} on {host} at {at}\n", self.open.title());
+        for row in buf.content.chunks(usize::from(area.width.max(1))) {
+            let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
     }
 
     fn react(&mut self, reaction: Reaction, now: Nanos) {
@@ -334,14 +387,15 @@ impl App {
             self.trail.push(self.open);
             self.open = pane;
         }
-        self.help = false;
+        self.help = None;
     }
 
     /// Opens a pane; one that shows a single thing shows what is selected here.
     fn go_to_selected(&mut self, pane: PaneId) {
         let shown = self.shown.clone();
         let status = &self.latest.status;
-        let scene = Scene { world: &shown.world, status, generation: shown.generation, theme: &self.theme };
+        let (world, generation) = (&shown.world, shown.generation);
+        let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
         match self.panes.get(self.open).points_at(pane, scene) {
             Some(target) if pane != self.open => self.react(Reaction::Open(target), 0),
             _ => self.go(pane),
@@ -365,13 +419,15 @@ impl App {
     }
 
     fn step(&mut self, forward: bool) {
-        let world = &self.latest.world;
-        let paused = self.latest.status.paused || self.latest.status.ended;
+        let (world, status) = (&self.latest.world, &self.latest.status);
+        let paused = status.paused || status.ended;
         let by = if paused { world.window_ns } else { LEAP_NS };
-        self.feed.send(match (forward, paused) {
-            (true, true) => Command::Step,
-            (true, false) => Command::Seek(world.now.saturating_add(by)),
-            (false, _) => Command::Seek(world.now.saturating_sub(by).max(world.started)),
+        // On the way to a time a further step counts from there, not from where the replay happens to be.
+        let from = status.seeking.filter(|t| *t != Nanos::MAX);
+        self.feed.send(match (forward, paused, from) {
+            (true, true, None) => Command::Step,
+            (true, ..) => Command::Seek(from.unwrap_or(world.now).saturating_add(by)),
+            (false, ..) => Command::Seek(from.unwrap_or(world.now).saturating_sub(by).max(world.started)),
         });
     }
 

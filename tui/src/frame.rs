@@ -21,6 +21,9 @@ const STALE_INTERVALS: u64 = 3;
 /// A live world is not called stale before this age, ns.
 const STALE_NS: u64 = 3_000_000_000;
 
+/// Keys at the end of the footer that never go: help and quit.
+const LAST_KEYS: usize = 2;
+
 /// A piece of the header and how dear it is: the cheapest goes first when the width is short.
 struct Piece {
     keep: u8,
@@ -44,13 +47,13 @@ pub(crate) fn stale_for(status: &Status, monotonic_now: Nanos) -> Option<u64> {
     (status.mode == Mode::Live && status.published_at > 0 && age > limit).then_some(age)
 }
 
-/// Draws the header line.
+/// Draws the header line; `behind` is how much older than the newest the world shown is, while it is frozen, ns.
 pub(crate) fn header(
     buf: &mut Buffer,
     area: Rect,
     scene: Scene<'_>,
     coverage: &Coverage,
-    frozen: bool,
+    behind: Option<u64>,
     monotonic_now: Nanos,
 ) {
     let (world, status, theme) = (scene.world, scene.status, scene.theme);
@@ -59,7 +62,7 @@ pub(crate) fn header(
         Piece::new(90, world.header.host.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.strong),
         Piece::new(10, world.header.kernel.clone().unwrap_or_else(|| UNKNOWN.to_owned()), theme.dim),
         Piece::new(80, number::moment(world, world.now, false), theme.text),
-        mode(status, theme, frozen, monotonic_now),
+        mode(scene, behind, monotonic_now),
     ];
     if let Some(recording) = &status.recording {
         pieces.push(match &recording.stopped {
@@ -92,18 +95,28 @@ pub(crate) fn header(
     put(buf, area, 0, &Line::from(line));
 }
 
-fn mode(status: &Status, theme: &Theme, frozen: bool, monotonic_now: Nanos) -> Piece {
-    let speed =
-        || if status.speed.is_finite() { format!("×{}", status.speed) } else { "as fast as it goes".to_owned() };
-    let (text, style) = match status.mode {
-        _ if frozen => ("PAUSED (space goes on)".to_owned(), theme.warning),
-        Mode::Replay if status.ended => ("REPLAY at its end".to_owned(), theme.strong),
-        Mode::Replay if status.paused => ("REPLAY PAUSED".to_owned(), theme.warning),
-        Mode::Replay => (format!("REPLAY {}", speed()), theme.strong),
-        Mode::Demo if status.paused => ("DEMO PAUSED".to_owned(), theme.warning),
-        Mode::Demo => ("DEMO".to_owned(), theme.strong),
-        Mode::Live => match stale_for(status, monotonic_now) {
-            Some(age) => (format!("STALE {}: no data since", number::age(age)), theme.alarm),
+/// Whether what is seen is now, and why not.
+fn mode(scene: Scene<'_>, behind: Option<u64>, monotonic_now: Nanos) -> Piece {
+    let (world, status, theme) = (scene.world, scene.status, scene.theme);
+    let speed = if status.speed.is_finite() { format!("×{}", status.speed) } else { "as fast as it goes".to_owned() };
+    let read = status.read_share.map_or_else(String::new, |share| format!(" {:.0}%", (share * 100.0).floor()));
+    let (text, style) = match (status.mode, behind) {
+        (_, Some(0)) => ("PAUSED (space goes on)".to_owned(), theme.warning),
+        (_, Some(behind)) => (format!("PAUSED {} behind (space goes on)", number::age(behind)), theme.warning),
+        (Mode::Replay, _) => match status.seeking {
+            Some(Nanos::MAX) => (format!("REPLAY to the end{read} (Esc stops)"), theme.warning),
+            Some(t) => (format!("REPLAY to {}{read} (Esc stops)", number::moment(world, t, false)), theme.warning),
+            None if status.ended => ("REPLAY at its end".to_owned(), theme.strong),
+            None if status.paused => (format!("REPLAY PAUSED{read} (space goes on)"), theme.warning),
+            None => (format!("REPLAY {speed}{read}"), theme.strong),
+        },
+        (Mode::Demo, _) if status.paused => ("DEMO PAUSED".to_owned(), theme.warning),
+        (Mode::Demo, _) => ("DEMO".to_owned(), theme.strong),
+        (Mode::Live, _) => match stale_for(status, monotonic_now) {
+            Some(age) => {
+                let since = number::moment(world, world.now, false);
+                (format!("STALE {}: no data since {since}", number::age(age)), theme.alarm)
+            }
             None => (format!("LIVE {}", number::span(status.interval_ns)), theme.good),
         },
     };
@@ -136,24 +149,62 @@ fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Piece {
     Piece::new(50, text, if low { theme.warning } else { theme.text })
 }
 
-/// Draws the tabs; says which columns belong to which.
+/// How much room the tabs take: the first that fits is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tabs {
+    /// Names and a rule between them.
+    Full,
+    /// Names, one space between them.
+    Close,
+    /// Short names but for the open one.
+    Short,
+    /// Numbers but for the open one.
+    Numbers,
+}
+
+impl Tabs {
+    const ALL: [Self; 4] = [Self::Full, Self::Close, Self::Short, Self::Numbers];
+
+    fn text(self, pane: PaneId, open: bool) -> String {
+        let (number, title) = (pane.number(), pane.title());
+        match self {
+            Self::Full => format!(" {number} {title} "),
+            Self::Close => format!("{number} {title} "),
+            _ if open => format!("{number} {title} "),
+            Self::Short => format!("{number}{} ", pane.short()),
+            Self::Numbers => format!("{number} "),
+        }
+    }
+
+    fn gap(self) -> u16 {
+        u16::from(self == Self::Full)
+    }
+}
+
+/// Draws the tabs; says which columns belong to which. When the width is short the rules between them go first, then the
+/// long names, then the names of all but the open one.
 pub(crate) fn tabs(buf: &mut Buffer, area: Rect, scene: Scene<'_>, open: PaneId) -> Vec<(Range<u16>, PaneId)> {
     let theme = scene.theme;
     let rest = "─".repeat(usize::from(area.width));
     put(buf, area, 0, &Line::styled(rest, theme.rule));
+    let line = |look: Tabs, pane: PaneId| {
+        let style = if pane == open { theme.open_tab } else { theme.text };
+        let mut spans = vec![Span::styled(look.text(pane, pane == open), style)];
+        if pane == PaneId::Findings && !scene.world.findings.is_empty() {
+            let worst = scene.world.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Info);
+            let text = format!("●{} ", collector::incident::count(&scene.world.findings));
+            spans.push(Span::styled(text, theme.severity(worst)));
+        }
+        Line::from(spans)
+    };
+    let wide = |look: Tabs| -> usize {
+        PaneId::ALL.iter().map(|pane| line(look, *pane).width() + usize::from(look.gap())).sum()
+    };
+    let look = Tabs::ALL.into_iter().find(|look| wide(*look) < usize::from(area.width)).unwrap_or(Tabs::Numbers);
     let mut x = area.x + 1;
     let mut places = Vec::new();
     for pane in PaneId::ALL {
-        let style = if pane == open { theme.open_tab } else { theme.text };
-        let mut spans = vec![Span::styled(format!(" {} {} ", pane.number(), pane.title()), style)];
-        if pane == PaneId::Findings && !scene.world.findings.is_empty() {
-            let worst = scene.world.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Info);
-            spans.push(Span::styled(
-                format!("●{} ", collector::incident::count(&scene.world.findings)),
-                theme.severity(worst),
-            ));
-        }
-        let line = Line::from(spans);
+        let line = line(look, pane);
         let wide = u16::try_from(line.width()).unwrap_or(0);
         if x + wide > area.right() {
             break;
@@ -162,7 +213,7 @@ pub(crate) fn tabs(buf: &mut Buffer, area: Rect, scene: Scene<'_>, open: PaneId)
             buf.set_line(x, area.y, &line, wide);
         }
         places.push((x..x + wide, pane));
-        x += wide + 1;
+        x += wide + look.gap();
     }
     places
 }
@@ -181,12 +232,22 @@ pub(crate) fn footer(
         put(buf, area, 0, &Line::styled(format!(" {message}"), theme.strong));
         return;
     }
+    let mut words: Vec<(&str, &str)> = BINDINGS
+        .iter()
+        .filter(|binding| binding.holds(pane, replay))
+        .filter_map(|binding| Some((binding.shown, binding.footer?)))
+        .collect();
+    let long = |words: &[(&str, &str)]| {
+        words.iter().map(|(key, word)| key.chars().count() + word.chars().count() + 3).sum::<usize>()
+    };
+    // Help and quit stand last and stay; the keys before them go from the right.
+    while words.len() > LAST_KEYS && long(&words) > usize::from(area.width) {
+        words.remove(words.len() - 1 - LAST_KEYS);
+    }
     let mut spans = vec![Span::raw(" ")];
-    for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, replay)) {
-        if let Some(word) = binding.footer {
-            spans.push(Span::styled(binding.shown, theme.strong));
-            spans.push(Span::styled(format!(" {word}  "), theme.dim));
-        }
+    for (key, word) in words {
+        spans.push(Span::styled(key, theme.strong));
+        spans.push(Span::styled(format!(" {word}  "), theme.dim));
     }
     let keys = Line::from(spans);
     put(buf, area, 0, &keys);

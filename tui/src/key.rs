@@ -33,6 +33,10 @@ pub(crate) enum Action {
     Back,
     /// On in time, in a replay.
     Forward,
+    /// To the beginning of a replay.
+    ToStart,
+    /// To the end of a replay.
+    ToEnd,
     /// Into the selected thing.
     Enter,
     /// Out again.
@@ -47,10 +51,16 @@ pub(crate) enum Action {
     Sort,
     /// Sort the other way round.
     SortReverse,
+    /// Choose columns.
+    Columns,
+    /// Put rows together by the next thing.
+    Group,
     /// A longer span of time.
     Longer,
     /// A shorter span of time.
     Shorter,
+    /// Ask the model what other marking would do.
+    WhatIf,
     /// Pause or go on.
     Pause,
     /// Poll less often, replay slower.
@@ -110,10 +120,14 @@ const fn bind(
 }
 
 use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up};
-use PaneId::{Findings, Overview, Own, Port, Qp, Qps};
+use PaneId::{Ecn, Failover, Findings, Overview, Own, Pcie, Port, Qp, Qps};
 use Where::{Everywhere, In};
 
-const LISTS: Where = In(&[Overview, Qps, Findings]);
+/// Panes that show one thing of several.
+const ONES: Where = In(&[Port, Qp, Findings]);
+/// Panes with columns out of sight, or a cursor.
+const CHARTS: Where = In(&[Overview, Qps, Port, Qp]);
+const LISTS: Where = In(&[Overview, Qps, Findings, Ecn, Pcie, Failover]);
 
 /// The table. Of two lines with the same key the first one that holds in the pane counts.
 pub(crate) const BINDINGS: &[Binding] = &[
@@ -127,48 +141,34 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('G'), End], "G End", Action::Bottom, Everywhere, "to the last row", None),
     bind(&[Right], "→", Action::Forward, Where::Replay, "one window on; 10 s on while it runs", None),
     bind(&[Left], "←", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
-    bind(
-        &[Char('l'), Right],
-        "→ l",
-        Action::Right,
-        In(&[Overview, Qps, Port]),
-        "columns that do not fit; in charts the cursor",
-        None,
-    ),
-    bind(&[Char('h'), Left], "← h", Action::Left, In(&[Overview, Qps, Port]), "the same to the left", None),
-    bind(&[Char(']')], "]", Action::Next, In(&[Port, Qp]), "the next port or QP", Some("next")),
-    bind(&[Char('[')], "[", Action::Previous, In(&[Port, Qp]), "the port or QP before", None),
-    bind(
-        &[Char('/')],
-        "/",
-        Action::Filter,
-        In(&[Qps]),
-        "filter: comm=nccl errors>0 state=ERR qpn=17 words",
-        Some("filter"),
-    ),
+    bind(&[Char('E')], "E", Action::ToEnd, Where::Replay, "to the end, as fast as it goes; Esc stops", Some("end")),
+    bind(&[Char('B')], "B", Action::ToStart, Where::Replay, "to the beginning", None),
+    bind(&[Char('l'), Right], "→ l", Action::Right, CHARTS, "columns out of sight; in charts the cursor", None),
+    bind(&[Char('h'), Left], "← h", Action::Left, CHARTS, "the same to the left", None),
+    bind(&[Char(']')], "]", Action::Next, ONES, "the next port, QP or finding", Some("next")),
+    bind(&[Char('[')], "[", Action::Previous, ONES, "the port, QP or finding before", None),
+    bind(&[Char('/')], "/", Action::Filter, In(&[Qps]), "filter: comm=nccl errors>0 state=ERR qpn=17", Some("filter")),
+    bind(&[Char('/')], "/", Action::Filter, In(&[Port]), "only counters with these words", Some("filter")),
+    bind(&[Char('s')], "s", Action::Sort, In(&[Port]), "counters as listed, or telling ones first", Some("order")),
     bind(&[Char('s')], "s", Action::Sort, In(&[Qps]), "sort by the next column", Some("sort")),
     bind(&[Char('S')], "S", Action::SortReverse, In(&[Qps]), "sort the other way round", None),
+    bind(&[Char('b')], "b", Action::Group, In(&[Qps]), "group by process, peer, port, not at all", Some("group")),
+    bind(&[Char('c')], "c", Action::Columns, In(&[Qps]), "choose the columns", Some("columns")),
     bind(&[Char('+'), Char('=')], "+", Action::Longer, In(&[Port, Qp]), "charts over a longer time", Some("longer")),
     bind(&[Char('-')], "-", Action::Shorter, In(&[Port, Qp]), "charts over a shorter time", Some("shorter")),
-    bind(&[Char('y')], "y", Action::Copy, In(&[Findings, Own]), "copy as text", Some("copy")),
     bind(
-        &[Char(' ')],
-        "space",
-        Action::Pause,
-        Everywhere,
-        "stop the screen and go on; in a replay, the replay",
-        Some("pause"),
+        &[Char('w')],
+        "w",
+        Action::WhatIf,
+        In(&[Ecn]),
+        "what if the switch marked otherwise; again: next",
+        Some("what-if"),
     ),
+    bind(&[Char('y')], "y", Action::Copy, Everywhere, "copy as text", Some("copy")),
+    bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze and go on; in a replay, the replay", Some("pause")),
     bind(&[Char('<')], "<", Action::Slower, Everywhere, "poll half as often; replay half as fast", None),
     bind(&[Char('>')], ">", Action::Faster, Everywhere, "poll twice as often; replay twice as fast", None),
-    bind(
-        &[Char('r')],
-        "r",
-        Action::Record,
-        Where::Live,
-        "start or stop a recording in the current directory",
-        Some("record"),
-    ),
+    bind(&[Char('r')], "r", Action::Record, Where::Live, "record to a file here; again: stop", Some("record")),
     bind(&[Char('t')], "t", Action::Theme, Everywhere, "next theme", None),
     bind(&[Tab], "Tab", Action::NextTab, Everywhere, "next pane", None),
     bind(&[BackTab], "Shift-Tab", Action::PreviousTab, Everywhere, "pane before", None),
@@ -177,6 +177,9 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('3')], "3", Action::Open(Qps), Everywhere, "QPs: the table", None),
     bind(&[Char('4')], "4", Action::Open(Qp), Everywhere, "QP: one QP's life", None),
     bind(&[Char('5')], "5", Action::Open(Findings), Everywhere, "Findings: what, why, how sure, what to do", None),
+    bind(&[Char('6')], "6", Action::Open(Ecn), Everywhere, "ECN: marks, CNPs, pause, parameters", None),
+    bind(&[Char('7')], "7", Action::Open(Pcie), Everywhere, "PCIe: tree, links, errors, load", None),
+    bind(&[Char('8')], "8", Action::Open(Failover), Everywhere, "Failover: the stopwatch of each incident", None),
     bind(&[Char('9')], "9", Action::Open(Own), Everywhere, "Self: sources, probes, drops, own cost", None),
     bind(&[Char('?'), KeyCode::F(1)], "?", Action::Help, Everywhere, "this help", Some("help")),
     bind(&[Char('q')], "q", Action::Quit, Everywhere, "quit (Ctrl-C too)", Some("quit")),

@@ -108,6 +108,22 @@ pub(crate) fn sparkline(values: &[Option<f64>], top: f64) -> String {
         .collect()
 }
 
+/// A history in lines of text, the highest first; `top` is full height.
+pub(crate) fn rows(values: &[Option<f64>], top: f64, height: usize) -> Vec<String> {
+    let filled = |value: f64| {
+        let share = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
+        eighths(share * height as f64, value > 0.0)
+    };
+    let cell = |value: &Option<f64>, above: usize| match value {
+        None if above == 0 => "·",
+        None => " ",
+        // Zero has a foot: it is known.
+        Some(value) if *value <= 0.0 && above == 0 => EIGHTHS[1],
+        Some(value) => EIGHTHS[filled(*value).saturating_sub(above * 8).min(8)],
+    };
+    (0..height).rev().map(|above| values.iter().map(|value| cell(value, above)).collect()).collect()
+}
+
 /// A horizontal bar of `width` cells.
 pub(crate) fn bar(share: f64, width: usize) -> String {
     let eighths = eighths(share.clamp(0.0, 1.0) * width as f64, share > 0.0);
@@ -130,6 +146,12 @@ mod tests {
         assert_eq!(bar(1e-9, 3), "▏  ");
         assert_eq!(bar(0.0, 3), "   ");
         assert_eq!(bar(0.5, 3), "█▌ ");
+    }
+
+    #[test]
+    fn a_tall_history_fills_its_rows_from_below() {
+        let values = [Some(0.0), Some(1.0), None, Some(2.0)];
+        assert_eq!(rows(&values, 2.0, 2), ["   █", "▁█·█"]);
     }
 
     #[test]

@@ -31,6 +31,8 @@ mod theme;
 #[cfg(test)]
 mod sample;
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod snapshots;
 
 pub use pane::PaneId;

@@ -2,7 +2,7 @@
 //! that goes down and takes its QPs along, a port with AER errors and marks at low load on another.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use collector::engine::Engine;
 use collector::feed::{Feed, Mode, OwnCost, Status};
@@ -514,12 +514,14 @@ fn load(at: usize, second: u64, fault: bool) -> f64 {
 
 /// Two minutes of a healthy node.
 pub(crate) fn healthy() -> Arc<World> {
-    after(false, 120)
+    static MADE: OnceLock<Arc<World>> = OnceLock::new();
+    MADE.get_or_init(|| after(false, 120)).clone()
 }
 
 /// Two minutes of a node whose link went down 38 s ago.
 pub(crate) fn faulty() -> Arc<World> {
-    after(true, 120)
+    static MADE: OnceLock<Arc<World>> = OnceLock::new();
+    MADE.get_or_init(|| after(true, 120)).clone()
 }
 
 fn after(fault: bool, seconds: u64) -> Arc<World> {

@@ -1,10 +1,11 @@
-//! Every pane at three sizes, of a calm node and of one with a fault.
+//! Every pane at three sizes and at the smallest one, of a calm node and of one with a fault; the help of every pane.
 
 use std::sync::Arc;
 
 use collector::feed::{Mode, Status};
 use collector::inventory::World;
 use collector::observation::recording::Header;
+use crossterm::event::{Event, KeyCode};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -12,8 +13,9 @@ use crate::app::App;
 use crate::pane::PaneId;
 use crate::sample;
 use crate::screen::ScreenOptions;
+use crate::theme::ThemeName;
 
-const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+const SIZES: [(u16, u16); 4] = [(60, 16), (80, 24), (120, 40), (200, 60)];
 
 fn screen(feed: collector::feed::Feed, options: ScreenOptions, size: (u16, u16)) -> String {
     let mut app = App::new(feed, options, true);
@@ -30,6 +32,58 @@ fn panes(name: &str, world: &Arc<World>) {
             let text = screen(feed, options, size);
             insta::assert_snapshot!(format!("{name}_{}_{}x{}", pane.title(), size.0, size.1), text);
         }
+    }
+}
+
+#[test]
+fn the_help_of_every_pane() {
+    for pane in PaneId::ALL {
+        let options = ScreenOptions { first: pane, ..ScreenOptions::default() };
+        let mut app = App::new(sample::feed(sample::healthy(), Mode::Live), options, true);
+        app.take(&Event::Key(KeyCode::Char('?').into()), 1);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| app.draw(frame.area(), frame.buffer_mut(), 1)).unwrap();
+        insta::assert_snapshot!(format!("help_{}_80x24", pane.title()), terminal.backend().to_string());
+    }
+}
+
+/// What stands on a screen, whatever it looks like.
+fn text_of(world: &Arc<World>, pane: PaneId, theme: ThemeName, colour: bool) -> String {
+    let options = ScreenOptions { first: pane, theme, ..ScreenOptions::default() };
+    let mut app = App::new(sample::feed(world.clone(), Mode::Live), options, colour);
+    let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+    terminal.draw(|frame| app.draw(frame.area(), frame.buffer_mut(), 1)).unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn no_theme_says_more_or_less_than_another() {
+    let world = sample::faulty();
+    for pane in PaneId::ALL {
+        let plain = text_of(&world, pane, ThemeName::Dark, false);
+        for theme in ThemeName::ALL {
+            assert_eq!(text_of(&world, pane, theme, true), plain, "{pane:?} {theme:?}");
+        }
+    }
+}
+
+#[test]
+fn health_is_told_by_words_not_by_colour_alone() {
+    let world = sample::faulty();
+    let overview = text_of(&world, PaneId::Overview, ThemeName::Dark, false);
+    for (port, words) in [
+        ("mlx5_0", &["ACTIVE", "ok"][..]),
+        ("mlx5_1", &["ECN premature?"]),
+        ("mlx5_3", &["AER storm"]),
+        ("mlx5_4", &["DOWN", "down 00:38"]),
+    ] {
+        let line = overview.lines().find(|line| line.contains(port)).unwrap();
+        assert!(words.iter().all(|word| line.contains(word)), "{port}: {line}");
+    }
+    // Severities are words in every list of findings.
+    for pane in [PaneId::Overview, PaneId::Findings] {
+        let text = text_of(&world, pane, ThemeName::Dark, false);
+        assert!(text.contains("CRIT ") && text.contains("WARN "), "{text}");
     }
 }
 

@@ -40,6 +40,43 @@ fn space_freezes_what_is_shown_live_but_stops_the_producer_in_a_replay() {
 }
 
 #[test]
+fn a_replay_goes_to_its_end_and_says_how_far_it_is_and_esc_stops_it() {
+    let (mut replay, feed) = app(Mode::Replay);
+    press(&mut replay, KeyCode::Char('E'));
+    assert_eq!(feed.command(), Some(Command::Seek(Nanos::MAX)));
+    let status = collector::feed::Status {
+        paused: true,
+        seeking: Some(Nanos::MAX),
+        read_share: Some(0.459),
+        ..replay.shown.status.clone()
+    };
+    feed.publish(replay.shown.world.clone(), status);
+    replay.look();
+    let text = shown(&mut replay);
+    assert!(text.contains("REPLAY to the end 45% (Esc stops)"), "{text}");
+    press(&mut replay, KeyCode::Esc);
+    assert_eq!(feed.command(), Some(Command::Pause));
+}
+
+#[test]
+fn the_header_says_whether_it_is_now_and_why_not() {
+    let (mut live, feed) = app(Mode::Live);
+    assert!(shown(&mut live).contains("LIVE 1 s"));
+    press(&mut live, KeyCode::Char(' '));
+    let mut world = (*live.shown.world).clone();
+    world.now += 13_000_000_000;
+    feed.publish(Arc::new(world), live.shown.status.clone());
+    live.look();
+    assert!(shown(&mut live).contains("PAUSED 00:13 behind (space goes on)"), "{}", shown(&mut live));
+    press(&mut live, KeyCode::Char(' '));
+    let area = Rect::new(0, 0, 120, 40);
+    let mut buf = Buffer::empty(area);
+    live.draw(area, &mut buf, live.latest.status.published_at + 12_000_000_000);
+    let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+    assert!(text.contains("STALE 00:12: no data since 14:15:33"), "{text}");
+}
+
+#[test]
 fn nothing_is_drawn_when_nothing_changed() {
     let (mut app, feed) = app(Mode::Live);
     assert!(app.changed(1));
@@ -113,6 +150,109 @@ fn keys_are_letters_while_a_filter_is_typed() {
     assert!(app.quits());
 }
 
+fn shown(app: &mut App) -> String {
+    let buf = draw(app);
+    let row = |row: &[ratatui::buffer::Cell]| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>() + "\n";
+    buf.content.chunks(120).map(row).collect()
+}
+
+fn type_in(app: &mut App, keys: &str) {
+    for key in keys.chars() {
+        press(app, KeyCode::Char(key));
+        draw(app);
+    }
+}
+
+#[test]
+fn columns_are_put_away_and_come_back_and_one_of_them_sorts() {
+    let (mut app, _feed) = app(Mode::Live);
+    type_in(&mut app, "3");
+    assert!(shown(&mut app).contains(" TYPE "));
+    // The fourth column is the type; s sorts by it.
+    type_in(&mut app, "cjjj ");
+    press(&mut app, KeyCode::Esc);
+    let text = shown(&mut app);
+    assert!(!text.contains(" TYPE ") && text.contains(" STATE "), "{text}");
+    type_in(&mut app, "cjjjjs");
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app).contains("by STATE"), "{}", shown(&mut app));
+    type_in(&mut app, "ca");
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app).contains(" TYPE "));
+}
+
+#[test]
+fn counters_that_say_something_stand_first_and_a_filter_leaves_those_asked_for() {
+    let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+    type_in(&mut app, "2");
+    let first = |app: &mut App| {
+        let text = shown(app);
+        let title = text.lines().position(|line| line.starts_with(" COUNTER")).unwrap();
+        text.lines().nth(title + 1).unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(first(&mut app), "link_downed");
+    type_in(&mut app, "s");
+    assert_ne!(first(&mut app), "link_downed");
+    type_in(&mut app, "/retries");
+    press(&mut app, KeyCode::Enter);
+    assert_eq!(first(&mut app), "req_transport_retries_exceeded");
+    assert!(shown(&mut app).contains("1 of 18 counters"));
+    press(&mut app, KeyCode::Esc);
+    assert_ne!(first(&mut app), "req_transport_retries_exceeded");
+}
+
+#[test]
+fn a_group_opens_into_its_qps_and_esc_leads_out() {
+    let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+    type_in(&mut app, "3bbb");
+    let text = shown(&mut app);
+    assert!(text.contains("by port") && text.contains(" mlx5_4/1 "), "{text}");
+    type_in(&mut app, "ss");
+    press(&mut app, KeyCode::End);
+    draw(&mut app);
+    press(&mut app, KeyCode::Enter);
+    let text = shown(&mut app);
+    assert!(text.contains("64 of 320 QPs") && text.contains("/ device=mlx5_"), "{text}");
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app).contains(" 320 QPs "));
+}
+
+#[test]
+fn a_click_on_a_title_sorts_by_it_and_once_more_the_other_way_round() {
+    let (mut app, _feed) = app(Mode::Live);
+    type_in(&mut app, "3");
+    let text = shown(&mut app);
+    let titles = text.lines().nth(3).unwrap();
+    let x = u16::try_from(titles.find("POSTS").unwrap()).unwrap();
+    app.click(x, 3);
+    assert!(shown(&mut app).contains("by POSTS ▼"));
+    app.click(x, 3);
+    assert!(shown(&mut app).contains("by POSTS ▲"));
+}
+
+#[test]
+fn every_pane_can_be_copied_as_text() {
+    for pane in PaneId::ALL {
+        let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+        app.open = pane;
+        draw(&mut app);
+        press(&mut app, KeyCode::Char('y'));
+        let text = app.copied().unwrap_or_default();
+        assert!(text.lines().count() > 2 && text.lines().all(|line| line == line.trim_end()), "{pane:?}: {text}");
+    }
+}
+
+#[test]
+fn panes_keep_their_state_while_others_are_open() {
+    let (mut app, _feed) = app(Mode::Live);
+    type_in(&mut app, "3/comm=nccl");
+    press(&mut app, KeyCode::Enter);
+    let before = shown(&mut app);
+    assert!(before.contains("40 of 320 QPs"), "{before}");
+    type_in(&mut app, "71853");
+    assert_eq!(shown(&mut app), before);
+}
+
 #[test]
 fn recording_asks_for_a_file_named_after_the_time_and_then_for_its_end() {
     let (mut app, feed) = app(Mode::Live);
@@ -141,8 +281,36 @@ fn every_pane_can_be_drawn_at_every_size() {
         let area = Rect::new(0, 0, width, height);
         for pane in PaneId::ALL {
             app.open = pane;
-            app.help = height == 17;
+            app.help = (height == 17).then(Help::default);
             app.draw(area, &mut Buffer::empty(area), 1);
         }
     }
+}
+
+#[test]
+fn steps_of_a_replay_add_up_while_it_is_on_its_way() {
+    let (mut replay, feed) = app(Mode::Replay);
+    let now = replay.shown.world.now;
+    let window = replay.shown.world.window_ns;
+    let status = collector::feed::Status { paused: true, seeking: Some(now - window), ..replay.shown.status.clone() };
+    feed.publish(replay.shown.world.clone(), status);
+    replay.look();
+    press(&mut replay, KeyCode::Left);
+    assert_eq!(feed.command(), Some(Command::Seek(now - 2 * window)));
+    press(&mut replay, KeyCode::Right);
+    assert_eq!(feed.command(), Some(Command::Seek(now)));
+}
+
+#[test]
+fn a_banner_is_told_to_its_end_on_the_smallest_screen() {
+    let feed = sample::feed(sample::healthy(), Mode::Demo);
+    let banner = "no RDMA subsystem (class/infiniband missing) — this is the demo aer-then-down, not this node";
+    let status = collector::feed::Status { banner: Some(banner.to_owned()), ..feed.latest().status.clone() };
+    feed.publish(sample::healthy(), status);
+    let mut app = App::new(feed, ScreenOptions::default(), true);
+    let area = Rect::new(0, 0, 60, 16);
+    let mut buf = Buffer::empty(area);
+    app.draw(area, &mut buf, 1);
+    let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(banner), "{text}");
 }

@@ -1,4 +1,4 @@
-//! A finding in one line of a list, or in as many as its summary takes.
+//! A finding in a list: in one line, or with its whole summary below that line.
 
 use std::sync::Arc;
 
@@ -8,17 +8,37 @@ use collector::inventory::World;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use super::{Scene, put, row, wrap};
 use crate::number;
 use crate::table::{self, Column};
 use crate::theme::severity_word;
 
+/// Cells a summary that stands below its line is moved in.
+const INDENT: u16 = 6;
+
+/// A finding with its place among others.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'f> {
+    /// The finding.
+    pub(crate) finding: &'f Arc<Finding>,
+    /// It follows from the one above, or so many follow from it.
+    pub(crate) place: Place,
+    /// So many more of the same rule are told by this line.
+    pub(crate) others: usize,
+}
+
+fn subject(finding: &Finding, place: Place, others: usize) -> String {
+    let mark = if place == Place::Part { "└" } else { "" };
+    let more = if others > 0 { format!(" +{others}") } else { String::new() };
+    format!("{mark}{}{more}", finding.subject)
+}
+
 /// The columns of a list of findings; the rule goes first, then the grade.
-fn finding_columns(world: &World) -> [Column; 6] {
-    let subject = |finding: &Arc<Finding>| finding.subject.to_string().chars().count();
-    let widest = world.findings.iter().chain(&world.cleared).map(subject).max().unwrap_or(0).clamp(10, 20);
+fn columns(world: &World) -> [Column; 6] {
+    let wide = |finding: &Arc<Finding>| finding.subject.to_string().chars().count() + 1;
+    let widest = world.findings.iter().chain(&world.cleared).map(wide).max().unwrap_or(0).clamp(11, 20);
     [
         table::text("", 4, 255),
         table::number("", 7, 200),
@@ -32,54 +52,80 @@ fn finding_columns(world: &World) -> [Column; 6] {
 /// The place of the summary among them.
 const SUMMARY: usize = 4;
 
-/// A finding's summary in the lines it takes in a list of this width.
-pub(crate) fn summary(world: &World, finding: &Finding, width: u16) -> Vec<String> {
-    let placed = table::fit(&finding_columns(world), width.saturating_sub(1), 0);
-    let wide = placed.iter().find(|place| place.index == SUMMARY).map_or(24, |place| place.width);
-    wrap(&finding.summary, usize::from(wide))
+/// The line above a summary that stands below it.
+fn lead_columns(world: &World) -> [Column; 5] {
+    let [severity, age, subject, _, _, grade] = columns(world);
+    [severity, age, subject, table::text("", 20, 255).growing(), grade]
 }
 
-/// One finding, marked when it follows from the one above, or with how many follow from it; what of the summary does not fit into one line goes on below, if the area has a row for it.
-pub(crate) fn draw_finding(
-    scene: Scene<'_>,
-    area: Rect,
-    buf: &mut Buffer,
-    (finding, place): (&Arc<Finding>, Place),
-    selected: bool,
-) {
-    let (world, theme) = (scene.world, scene.theme);
+/// The summary in the lines it takes below its line; none when it fits into the line.
+fn summary(world: &World, finding: &Finding, width: u16) -> Vec<String> {
+    let placed = table::fit(&columns(world), width.saturating_sub(1), 0);
+    let wide = placed.iter().find(|place| place.index == SUMMARY).map_or(24, |place| place.width);
+    if finding.summary.chars().count() <= usize::from(wide) {
+        return Vec::new();
+    }
+    wrap(&finding.summary, usize::from(width.saturating_sub(INDENT + 1)).max(20))
+}
+
+/// The rows a finding takes with its whole summary, at this width.
+pub(crate) fn rows(world: &World, finding: &Finding, width: u16) -> u16 {
+    u16::try_from(summary(world, finding, width).len()).unwrap_or(u16::MAX - 1) + 1
+}
+
+/// One finding: in one line where the area has no more or the summary fits into it, else with the summary below.
+pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, entry: Entry<'_>, selected: bool) {
+    let (world, theme, finding) = (scene.world, scene.theme, entry.finding);
     let cleared = finding.state == FindingState::Cleared;
     let severity = if cleared { "over" } else { severity_word(finding.severity) };
     let style = |style: Style| if cleared { theme.dim } else { style };
     let lasted = if cleared { finding.t } else { world.now };
     let loud = style(if finding.severity == Severity::Critical { theme.critical } else { theme.text });
-    let mut lines =
-        if area.height > 1 { summary(scene.world, finding, area.width) } else { vec![finding.summary.clone()] };
-    let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
-    let rule = match place {
-        Place::Root(0) => finding.rule.to_owned(),
+    let rule = match entry.place {
+        Place::Root(0) | Place::Part => finding.rule.to_owned(),
         Place::Root(parts) => format!("{} +{parts}", finding.rule),
-        Place::Part => format!("└ {}", finding.rule),
     };
-    let cells = [
+    let lead = [
         Line::styled(severity, style(theme.severity_word(finding.severity))),
         Line::styled(number::age(lasted.saturating_sub(finding.first_t)), style(theme.text)),
-        Line::styled(finding.subject.to_string(), style(theme.strong)),
-        Line::styled(rule, style(theme.dim)),
-        Line::styled(first, loud),
-        Line::styled(finding.grade.name(), style(theme.dim)),
+        Line::styled(subject(finding, entry.place, entry.others), style(theme.strong)),
     ];
+    let grade = Line::styled(finding.grade.name(), style(theme.dim));
     if selected {
         buf.set_style(area, theme.selected);
         put(buf, area, 0, &Line::raw("►"));
     }
     let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-    let columns = finding_columns(world);
-    let placed = table::fit(&columns, inner.width, 0);
-    table::draw_row(buf, inner, &columns, &placed, &cells);
-    for (at, line) in (1u16..).zip(lines) {
-        let mut cells = vec![Line::raw(""); columns.len()];
-        cells[SUMMARY] = Line::styled(line, loud);
-        table::draw_row(buf, row(inner, at), &columns, &placed, &cells);
+    let below = if area.height > 1 { summary(world, finding, area.width) } else { Vec::new() };
+    if below.is_empty() {
+        let [severity, age, subject] = lead;
+        let cells = [
+            severity,
+            age,
+            subject,
+            Line::styled(rule, style(theme.dim)),
+            Line::styled(&*finding.summary, loud),
+            grade,
+        ];
+        let columns = columns(world);
+        table::draw_row(buf, inner, &columns, &table::fit(&columns, inner.width, 0), &cells);
+        return;
+    }
+    let [severity, age, subject] = lead;
+    let follow = match entry.place {
+        Place::Root(0) | Place::Part => String::new(),
+        Place::Root(1) => "  1 finding follows from it".to_owned(),
+        Place::Root(parts) => format!("  {parts} findings follow from it"),
+    };
+    let named = Line::from(vec![Span::styled(finding.rule, style(theme.text)), Span::styled(follow, style(theme.dim))]);
+    let cells = [severity, age, subject, named, grade];
+    let columns = lead_columns(world);
+    table::draw_row(buf, inner, &columns, &table::fit(&columns, inner.width, 0), &cells);
+    let shown = usize::from(area.height) - 1;
+    for (at, line) in (1u16..).zip(below.iter().take(shown)) {
+        let cut = usize::from(at) == shown && below.len() > shown;
+        let place = Rect { x: area.x + INDENT, width: area.width.saturating_sub(INDENT + 1), ..row(area, at) };
+        let text = if cut { format!("{line} …") } else { line.clone() };
+        put(buf, place, 0, &Line::styled(text, loud));
     }
 }

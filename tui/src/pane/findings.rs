@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use collector::finding::{Book, Evidence, Finding, FindingState, Grade, SubjectKey};
 use collector::incident::{self, Place};
-use collector::inventory::{PortRecord, World};
+use collector::inventory::World;
 use collector::rule::{self, Settings, View};
-use collector::timeline::Ring;
-use collector::timeline::counter_table::Meaning;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::finding_row::draw_finding;
-use super::port::{LABEL, axis_line, lane_area};
+use super::about::About;
+use super::finding_row::{Entry, draw_finding};
+use super::history::histories;
+use super::judged::{Judged, NotJudged};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
@@ -24,8 +24,6 @@ use crate::selection::Selection;
 
 /// Windows of the small charts.
 const CHART_WINDOWS: usize = 120;
-/// Small charts of one finding.
-const MAX_CHARTS: usize = 3;
 
 /// The pane.
 #[derive(Default)]
@@ -35,14 +33,17 @@ pub(crate) struct Findings {
     chosen: Option<(&'static str, SubjectKey)>,
     /// The detail has the whole pane.
     whole: bool,
+    /// It was opened from elsewhere: out of it leads back there.
+    direct: bool,
+    judged: Judged,
     text: Selection,
     lines: usize,
 }
 
 impl Findings {
-    /// Shows a finding.
+    /// Shows a finding, all of it.
     pub(crate) fn show(&mut self, rule: &'static str, key: SubjectKey) {
-        *self = Self { chosen: Some((rule, key)), ..Self::default() };
+        *self = Self { chosen: Some((rule, key)), whole: true, direct: true, ..Self::default() };
     }
 
     fn follow(&mut self, findings: &[&Arc<Finding>]) {
@@ -59,6 +60,55 @@ impl Findings {
     }
 }
 
+/// What the pane shows, since when, and what could not be judged.
+fn about(scene: Scene<'_>, listed: usize, unjudged: usize) -> About<'_> {
+    let world = scene.world;
+    let raised = world.findings.len();
+    let what = match (incident::count(&world.findings), raised) {
+        (0, _) => "nothing raised".to_owned(),
+        (1, 1) => "1 finding".to_owned(),
+        (roots, raised) if roots == raised => format!("{roots} findings"),
+        (roots, raised) => format!("{roots} of their own, {} that follow", raised - roots),
+    };
+    let over = match listed - raised {
+        0 => String::new(),
+        n => format!("{n} over"),
+    };
+    let unseen = match unjudged {
+        0 => String::new(),
+        n => format!("{n} of {} rules cannot be judged: 9", rule::all().len()),
+    };
+    About::what(scene.theme, what)
+        .asked(over)
+        .since(format!("watched since {}", number::moment(world, world.started, false)))
+        .unseen(unseen)
+}
+
+/// Instead of an empty list: who has looked since when, and who could not.
+fn draw_nothing(scene: Scene<'_>, area: Rect, buf: &mut Buffer, unjudged: &[NotJudged]) {
+    let (world, theme) = (scene.world, scene.theme);
+    let rules = rule::all().len();
+    let since = number::moment(world, world.started, false);
+    let span = number::age(world.now.saturating_sub(world.started));
+    let judged = rules - unjudged.len();
+    put(buf, area, 0, &Line::styled(" Nothing found so far.", theme.good));
+    let text = format!(" {judged} of {rules} rules have been watching since {since} ({span}).");
+    put(buf, area, 1, &Line::styled(text, theme.text));
+    if !unjudged.is_empty() {
+        put(buf, area, 3, &Line::styled(" Not judged, and why:", theme.text));
+    }
+    let width = usize::from(area.width).saturating_sub(32).max(20);
+    let mut y = 4;
+    for (rule, reason) in unjudged {
+        for (at, part) in wrap(reason, width).into_iter().enumerate() {
+            let rule = if at == 0 { *rule } else { "" };
+            let line = Line::from(vec![Span::styled(format!("   {rule:<26} "), theme.dim), Span::raw(part)]);
+            put(buf, area, y, &line);
+            y += 1;
+        }
+    }
+}
+
 /// Raised findings, worst and newest first, each followed by what follows from it; then those that are over.
 fn all(world: &World) -> Vec<&Arc<Finding>> {
     world.findings.iter().chain(&world.cleared).collect()
@@ -67,12 +117,17 @@ fn all(world: &World) -> Vec<&Arc<Finding>> {
 impl Pane for Findings {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let findings = all(scene.world);
+        let unjudged = self.judged.missing(scene.world);
         if findings.is_empty() {
-            put(buf, area, 1, &Line::styled(" Nothing found so far.", scene.theme.good));
-            let judged = rule::all().len();
-            put(buf, area, 2, &Line::styled(format!(" {judged} rules are watching."), scene.theme.dim));
+            draw_nothing(scene, area, buf, &unjudged);
             return;
         }
+        let area = if self.whole {
+            area
+        } else {
+            about(scene, findings.len(), unjudged.len()).draw(buf, area);
+            below(area, 1)
+        };
         self.follow(&findings);
         let wanted = u16::try_from(findings.len()).unwrap_or(u16::MAX);
         let rows = if self.whole { 0 } else { wanted.min((area.height / 3).max(3)) };
@@ -82,15 +137,14 @@ impl Pane for Findings {
         let place = |index: usize| places.get(index).copied().unwrap_or(Place::Root(0));
         let shown = findings.iter().enumerate().skip(self.list.top).take(usize::from(rows));
         for (line, (index, finding)) in (0u16..).zip(shown) {
-            draw_finding(scene, row(area, line), buf, (*finding, place(index)), index == self.list.row);
+            let entry = Entry { finding, place: place(index), others: 0 };
+            draw_finding(scene, row(area, line), buf, entry, index == self.list.row);
         }
         let Some(finding) = findings.get(self.list.row) else { return };
         let rest = below(area, rows);
         heading(buf, rest, 0, &format!("{} of {}: {}", self.list.row + 1, findings.len(), finding.id()), scene.theme);
         let body = below(rest, 1);
-        let charts = draw_charts(scene, body, buf, finding);
-        let body = below(body, charts);
-        let lines = detail(scene, finding, usize::from(body.width));
+        let lines = detail(scene, finding, Page::of(body));
         self.lines = lines.len();
         self.text.height = usize::from(body.height);
         self.text.top = self.text.top.min(lines.len().saturating_sub(self.text.height));
@@ -98,7 +152,8 @@ impl Pane for Findings {
             put(buf, body, at, line);
         }
         if self.text.top + self.text.height < self.lines {
-            let more = Line::styled(" ↓ more: Enter, then scroll ", scene.theme.info);
+            let more =
+                Line::styled(if self.whole { " ↓ more " } else { " ↓ more: Enter, then scroll " }, scene.theme.info);
             let wide = u16::try_from(more.width()).unwrap_or(0).min(body.width);
             if body.height > 0 {
                 buf.set_line(body.right() - wide, body.bottom() - 1, &more, wide);
@@ -110,8 +165,18 @@ impl Pane for Findings {
         let findings = all(scene.world);
         self.follow(&findings);
         match action {
-            Action::Enter => self.whole = !self.whole,
+            Action::Enter => (self.whole, self.direct) = (!self.whole, false),
+            Action::Leave if self.whole && self.direct => {
+                (self.whole, self.direct) = (false, false);
+                return Reaction::Ignored;
+            }
             Action::Leave if self.whole => self.whole = false,
+            Action::Next | Action::Previous => {
+                let last = findings.len().saturating_sub(1);
+                let (row, next) = (self.list.row, action == Action::Next);
+                self.list.row = if next { (row + 1).min(last) } else { row.saturating_sub(1) };
+                self.choose(&findings);
+            }
             Action::Copy => {
                 let Some(finding) = findings.get(self.list.row) else { return Reaction::Done };
                 return Reaction::Copy(as_text(scene, finding), "finding");
@@ -134,6 +199,8 @@ impl Pane for Findings {
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         let findings = all(scene.world);
+        // The first line tells about the list.
+        let Some(at) = at.checked_sub(1) else { return Reaction::Ignored };
         let index = self.list.top + usize::from(at);
         if self.whole || usize::from(at) >= self.list.height || index >= findings.len() {
             return Reaction::Ignored;
@@ -152,7 +219,7 @@ fn as_text(scene: Scene<'_>, finding: &Finding) -> String {
     let node = scene.world.header.host.as_deref().unwrap_or(number::UNKNOWN);
     let mut text = format!("{} on {node}\n", finding.id());
     // Not wrapped: commands are there to be pasted.
-    for line in detail(scene, finding, usize::MAX) {
+    for line in detail(scene, finding, Page { width: usize::MAX, chart_rows: 1 }) {
         for span in &line.spans {
             text.push_str(&span.content);
         }
@@ -164,17 +231,44 @@ fn as_text(scene: Scene<'_>, finding: &Finding) -> String {
     text
 }
 
-/// Everything that is known of a finding, in lines.
-fn detail<'a>(scene: Scene<'_>, finding: &Finding, width: usize) -> Vec<Line<'a>> {
+/// How the detail is laid out.
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    width: usize,
+    /// Rows of a chart.
+    chart_rows: usize,
+}
+
+impl Page {
+    fn of(area: Rect) -> Self {
+        Self { width: usize::from(area.width), chart_rows: if area.height >= 28 { 2 } else { 1 } }
+    }
+
+    /// Cells of the titles on the left: narrow screens have better use for them.
+    fn lead(self) -> usize {
+        if self.width < 100 { 11 } else { 16 }
+    }
+
+    /// Cells left of the charts.
+    fn chart_lead(self) -> usize {
+        if self.width < 100 { 25 } else { 30 }
+    }
+}
+
+/// Everything that is known of a finding, in lines: what it is, what to do, what it rests on, how to check it, what it
+/// means. What is needed first stands first, for there may be no room for the rest.
+fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> {
     let (world, theme) = (&**scene.world, scene.theme);
     let mut lines: Vec<Line<'a>> = Vec::new();
+    let lead = page.lead();
     let section = |title: &str, text: &str, style: Style, lines: &mut Vec<Line<'a>>| {
         if text.is_empty() {
             return;
         }
-        for (at, part) in wrap(text, width.saturating_sub(16).max(20)).into_iter().enumerate() {
-            let lead = if at == 0 { title } else { "" };
-            lines.push(Line::from(vec![Span::styled(format!(" {lead:<13} "), theme.dim), Span::styled(part, style)]));
+        for (at, part) in wrap(text, page.width.saturating_sub(lead + 1).max(20)).into_iter().enumerate() {
+            let title = if at == 0 { title } else { "" };
+            let title = format!(" {title:<wide$}", wide = lead - 1);
+            lines.push(Line::from(vec![Span::styled(title, theme.dim), Span::styled(part, style)]));
         }
     };
     let over = finding.state == FindingState::Cleared;
@@ -188,108 +282,128 @@ fn detail<'a>(scene: Scene<'_>, finding: &Finding, width: usize) -> Vec<Line<'a>
     let head = format!("{} {}: {}", finding.severity.name().to_uppercase(), finding.subject, finding.summary);
     section("what", &head, if over { theme.dim } else { theme.severity(finding.severity) }, &mut lines);
     section("when", &when, theme.text, &mut lines);
-    section("part of", finding.part_of.as_deref().unwrap_or(""), theme.text, &mut lines);
     let sure = if finding.grade == Grade::Confirmed || finding.would_raise.is_empty() {
         finding.grade.name().to_owned()
     } else {
         format!("{}; would be surer with: {}", finding.grade.name(), finding.would_raise)
     };
     section("how sure", &sure, theme.text, &mut lines);
-    let rule = rule::find(finding.rule);
-    section("meaning", rule.map_or("", |rule| rule.meaning()), theme.text, &mut lines);
-    evidence(&finding.evidence, scene, &mut lines);
+    section("part of", finding.part_of.as_deref().unwrap_or(""), theme.text, &mut lines);
+    let follow: Vec<String> = followers(world, finding).map(|finding| finding.rule.to_owned()).collect();
+    section("led to", &follow.join(", "), theme.text, &mut lines);
     section("do", &finding.advice, theme.strong, &mut lines);
+    evidence(&finding.evidence, scene, page, &mut lines);
+    charts(scene, finding, page, &mut lines);
+    let rule = rule::find(finding.rule);
     if let Some(rule) = rule {
         let (settings, book) = (Settings::default(), Book::default());
         let view = View { world, now: world.now, settings: &settings, book: &book };
-        for command in rule.hand_check(&view, finding) {
-            section("check by hand", &format!("$ {command}"), theme.info, &mut lines);
+        for (at, command) in rule.hand_check(&view, finding).iter().enumerate() {
+            section(if at == 0 { "by hand" } else { "" }, &format!("$ {command}"), theme.info, &mut lines);
         }
     }
+    section("meaning", rule.map_or("", |rule| rule.meaning()), theme.text, &mut lines);
     lines
 }
 
-fn evidence(rows: &[Evidence], scene: Scene<'_>, lines: &mut Vec<Line<'_>>) {
+/// What follows from a finding, as long as it stands.
+fn followers<'w>(world: &'w World, finding: &Finding) -> impl Iterator<Item = &'w Arc<Finding>> {
+    let id = finding.id();
+    world.findings.iter().filter(move |other| other.part_of.as_deref() == Some(&*id))
+}
+
+fn evidence(rows: &[Evidence], scene: Scene<'_>, page: Page, lines: &mut Vec<Line<'_>>) {
     if rows.is_empty() {
         return;
     }
     let theme = scene.theme;
-    let wide = rows.iter().map(|row| row.series.chars().count()).max().unwrap_or(0).clamp(20, 48);
-    let head =
-        format!(" {:<13} {:<wide$} {:>8} {:>10} {:>10}  {}", "evidence", "SERIES", "WINDOW", "VALUE", "LIMIT", "UNIT");
+    let lead = page.lead();
+    let unit = rows.iter().map(|row| row.unit.chars().count()).max().unwrap_or(0).max(4);
+    // Window, value and limit with the gaps between, besides the unit.
+    let room = page.width.saturating_sub(lead + 7 + 8 + 8 + 5 + unit).max(20);
+    let wide = rows.iter().map(|row| row.series.chars().count()).max().unwrap_or(0).clamp(20, room);
+    let head = format!(
+        " {:<left$}{:<wide$} {:>7} {:>8} {:>8}  {}",
+        "evidence",
+        "SERIES",
+        "WINDOW",
+        "VALUE",
+        "LIMIT",
+        "UNIT",
+        left = lead - 1
+    );
     lines.push(Line::styled(head, theme.title));
     for row in rows {
         let window = row.window_s.map_or_else(|| "event".to_owned(), |s| format!("{} s", number::plain(Some(s))));
         let limit = row.threshold.map_or_else(String::new, |limit| number::plain(Some(limit)).into_owned());
         let over = row.value.zip(row.threshold).is_some_and(|(value, limit)| value > limit);
         let style = if over { theme.warning } else { theme.text };
+        // A window or a value told in words may be long: it is cut at the end, not at its unit.
+        let name = fitted(&row.series, wide);
         lines.push(Line::from(vec![
-            Span::raw(format!(" {:<13} {:<wide$} {window:>8} ", "", row.series)),
-            Span::styled(format!("{:>10}", number::plain(row.value)), style),
-            Span::raw(format!(" {limit:>10}  {}", row.unit)),
+            Span::raw(format!(" {:<left$}{name:<wide$} {window:>7} ", "", left = lead - 1)),
+            Span::styled(format!("{:>8}", number::plain(row.value)), style),
+            Span::raw(format!(" {limit:>8}  {}", row.unit)),
         ]));
     }
 }
 
-/// The histories a finding's evidence was taken from: the driver's name, its history, whether it is bytes.
-fn histories<'w>(world: &'w World, finding: &Finding) -> Vec<(String, &'w Ring, bool)> {
-    let Some(port) = health::port_of(world, finding) else { return Vec::new() };
-    let mut found: Vec<(String, &Ring, bool)> = Vec::new();
-    for row in &finding.evidence {
-        if let Some((ring, bytes)) = history(port, &row.series)
-            && !found.iter().any(|(name, _, _)| *name == row.series)
-        {
-            found.push((row.series.clone(), ring, bytes));
+/// The small charts, each with its name, its newest and its highest value; ▼ marks where the finding began.
+fn charts(scene: Scene<'_>, finding: &Finding, page: Page, lines: &mut Vec<Line<'_>>) {
+    let (world, theme) = (&**scene.world, scene.theme);
+    let lead = page.chart_lead();
+    // Text that is copied has no width of its own.
+    let most = if page.width > 1_000 { 60 } else { 240 };
+    let cells = page.width.saturating_sub(lead + 1).clamp(20, most);
+    let axis = Axis::new(world.now, CHART_WINDOWS, world.window_ns, u16::try_from(cells).unwrap_or(240));
+    let histories = histories(world, finding, &axis);
+    if histories.is_empty() {
+        return;
+    }
+    let began = axis.cell(finding.first_t).map(usize::from);
+    let start = format!("{} ago ", number::span(axis.span_ns()));
+    let rule: String = (0..cells).map(|cell| if Some(cell) == began { '▼' } else { '─' }).collect();
+    let from = start.chars().count();
+    let rule = if began.is_some_and(|began| began < from) {
+        rule
+    } else {
+        start + &rule.chars().skip(from).collect::<String>()
+    };
+    let now = number::moment(world, world.now, false);
+    let left = format!(" {:<wide$}", format!("now {now}"), wide = lead - 1);
+    lines.push(Line::from(vec![Span::styled(left, theme.dim), Span::styled(rule, theme.rule)]));
+    let style = if finding.state == FindingState::Cleared { theme.dim } else { theme.severity(finding.severity) };
+    for history in histories {
+        let most = history.values.iter().flatten().copied().fold(0.0, f64::max);
+        let newest = history.values.last().copied().flatten();
+        let (newest, most_text) = (history.write.text(newest), history.write.text(Some(most)));
+        let labels = if page.chart_rows > 1 {
+            [history.name, format!("{newest}  max {most_text}")]
+        } else {
+            let name = fitted(&history.name, (lead - 3).saturating_sub(newest.chars().count()));
+            [format!("{name} {newest}"), String::new()]
+        };
+        let bars = lane::rows(&history.values, most, page.chart_rows);
+        for (at, bars) in bars.into_iter().enumerate() {
+            let wide = lead - 2;
+            let label: String = labels.get(at).map_or_else(String::new, |label| fitted(label, wide));
+            let look = if at == 0 && page.chart_rows > 1 { theme.strong } else { theme.dim };
+            lines.push(Line::from(vec![Span::styled(format!(" {label:<wide$} "), look), Span::styled(bars, style)]));
         }
     }
-    // What the port carried meanwhile belongs under every chart.
-    if found.len() < MAX_CHARTS
-        && let Some(ring) = port.rates.get(&Meaning::RxBytes)
-    {
-        found.push(("RX".to_owned(), ring, true));
-    }
-    found.truncate(MAX_CHARTS);
-    found
 }
 
-fn history<'w>(port: &'w PortRecord, name: &str) -> Option<(&'w Ring, bool)> {
-    let series = port.counter(name)?;
-    let ring = port.rates.get(&series.def.meaning?)?;
-    Some((ring, series.def.unit.bytes_factor().is_some()))
-}
-
-/// Draws the small charts; says how many rows they took.
-fn draw_charts(scene: Scene<'_>, area: Rect, buf: &mut Buffer, finding: &Finding) -> u16 {
-    let (world, theme) = (&**scene.world, scene.theme);
-    let histories = histories(world, finding);
-    if histories.is_empty() || area.height < 12 {
-        return 0;
+/// A text cut to a width. Of a driver's name the end says more than the beginning, of words it is the other way round.
+fn fitted(text: &str, wide: usize) -> String {
+    let long = text.chars().count();
+    let kept = wide.saturating_sub(1);
+    if long <= wide {
+        text.to_owned()
+    } else if text.contains(' ') {
+        text.chars().take(kept).chain(['…']).collect()
+    } else {
+        std::iter::once('…').chain(text.chars().skip(long - kept)).collect()
     }
-    let width = area.width.saturating_sub(LABEL + 1);
-    let axis = Axis::new(world.now, CHART_WINDOWS, world.window_ns, width);
-    axis_line(buf, row(area, 0), scene, &axis, 0);
-    let mut y = 1;
-    for (name, ring, bytes) in histories {
-        let place = Rect { height: 2.min(area.height - y), ..row(area, y) };
-        let values = axis.values(ring);
-        let most = values.iter().flatten().copied().fold(0.0, f64::max);
-        let text = |value| if bytes { number::bits(value) } else { number::per_second(value) };
-        let label = Rect { width: LABEL - 1, ..place };
-        let name = if name.chars().count() + 2 > usize::from(LABEL) {
-            // The end of a driver's name says more than its beginning.
-            let tail: String = name.chars().rev().take(usize::from(LABEL) - 4).collect();
-            format!("…{}", tail.chars().rev().collect::<String>())
-        } else {
-            name
-        };
-        put(buf, label, 0, &Line::styled(format!(" {name}"), theme.strong));
-        let unit = if bytes { "b/s" } else { "/s" };
-        let values_line = format!(" {}{unit}  max {}{unit}", text(ring.last()), text(Some(most)));
-        put(buf, label, 1, &Line::styled(values_line, theme.dim));
-        lane::bars(buf, lane_area(place, &axis), &values, most, theme.severity(finding.severity), theme.dim);
-        y += 2;
-    }
-    y
 }
 
 #[cfg(test)]
@@ -303,7 +417,8 @@ mod tests {
     fn a_copied_finding_says_what_the_screen_says_and_its_commands_are_whole() {
         let (world, status) = (sample::faulty(), Status::new(Mode::Live));
         let theme = Theme::new(ThemeName::Dark, true);
-        let scene = Scene { world: &world, status: &status, generation: 1, theme: &theme };
+        let coverage = collector::inventory::Coverage::default();
+        let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
         let text = as_text(scene, &world.findings[0]);
         assert!(text.starts_with("link.down:mlx5_4/1 on gpu-node-17\n"), "{text}");
         let finding = &world.findings[0];

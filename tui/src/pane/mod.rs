@@ -1,10 +1,17 @@
 //! The panes: one file each. A pane reads a [`Scene`], draws itself and answers keys; it knows no other pane, but may
 //! ask to open something ([`Reaction::Open`]).
 
+mod about;
+mod digest;
+pub(crate) mod ecn;
+pub(crate) mod failover;
 mod finding_row;
 pub(crate) mod findings;
+mod history;
+mod judged;
 pub(crate) mod overview;
 pub(crate) mod own;
+pub(crate) mod pcie;
 pub(crate) mod port;
 mod port_row;
 pub(crate) mod qp;
@@ -14,7 +21,7 @@ use std::sync::Arc;
 
 use collector::feed::Status;
 use collector::finding::SubjectKey;
-use collector::inventory::{PortKey, QpRef, World};
+use collector::inventory::{Coverage, PortKey, QpRef, World};
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,7 +30,7 @@ use ratatui::text::{Line, Span};
 use crate::key::Action;
 use crate::theme::Theme;
 
-/// The panes, by the number of their tab. 6 ECN, 7 PCIe and 8 Failover keep their numbers free.
+/// The panes, by the number of their tab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PaneId {
     /// All ports, newest findings.
@@ -37,13 +44,29 @@ pub enum PaneId {
     Qp,
     /// Findings.
     Findings,
+    /// Marks, CNPs and congestion control.
+    Ecn,
+    /// The PCIe tree.
+    Pcie,
+    /// Failovers.
+    Failover,
     /// The program itself.
     Own,
 }
 
 impl PaneId {
     /// Every pane, in the order of the tabs.
-    pub const ALL: [Self; 6] = [Self::Overview, Self::Port, Self::Qps, Self::Qp, Self::Findings, Self::Own];
+    pub const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Port,
+        Self::Qps,
+        Self::Qp,
+        Self::Findings,
+        Self::Ecn,
+        Self::Pcie,
+        Self::Failover,
+        Self::Own,
+    ];
 
     /// The number of its tab.
     #[must_use]
@@ -54,6 +77,9 @@ impl PaneId {
             Self::Qps => 3,
             Self::Qp => 4,
             Self::Findings => 5,
+            Self::Ecn => 6,
+            Self::Pcie => 7,
+            Self::Failover => 8,
             Self::Own => 9,
         }
     }
@@ -67,7 +93,20 @@ impl PaneId {
             Self::Qps => "QPs",
             Self::Qp => "QP",
             Self::Findings => "Findings",
+            Self::Ecn => "ECN",
+            Self::Pcie => "PCIe",
+            Self::Failover => "Failover",
             Self::Own => "Self",
+        }
+    }
+
+    /// A shorter name, for narrow screens.
+    pub(crate) fn short(self) -> &'static str {
+        match self {
+            Self::Overview => "Over",
+            Self::Findings => "Find",
+            Self::Failover => "Fail",
+            pane => pane.title(),
         }
     }
 
@@ -85,6 +124,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) world: &'a Arc<World>,
     /// The producer's state.
     pub(crate) status: &'a Status,
+    /// How much of what goes on is seen.
+    pub(crate) coverage: &'a Coverage,
     /// Changes when the world does.
     pub(crate) generation: u64,
     /// How things look.
@@ -133,6 +174,11 @@ pub(crate) trait Pane {
         None
     }
 
+    /// Something of its own came that is not on the screen yet.
+    fn news(&self) -> bool {
+        false
+    }
+
     /// Text is being typed: every key goes to [`Pane::type_key`].
     fn typing(&self) -> bool {
         false
@@ -147,6 +193,11 @@ pub(crate) fn put(buf: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
     if row < area.height {
         buf.set_line(area.x, area.y + row, line, area.width);
     }
+}
+
+/// Lines as plain text, for the clipboard.
+pub(crate) fn as_text(lines: &[Line<'_>]) -> String {
+    lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect()
 }
 
 /// Row `row` of an area as an area; empty when there is none.
@@ -226,6 +277,7 @@ mod tests {
     fn panes_are_found_by_name_and_number() {
         assert_eq!(PaneId::from_name("qps"), Some(PaneId::Qps));
         assert_eq!(PaneId::from_name("9"), Some(PaneId::Own));
-        assert_eq!(PaneId::from_name("6"), None);
+        assert_eq!(PaneId::from_name("pcie"), Some(PaneId::Pcie));
+        assert_eq!(PaneId::from_name("0"), None);
     }
 }

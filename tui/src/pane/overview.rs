@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use collector::finding::{Finding, Severity};
-use collector::incident::{self, Place};
+use collector::finding::Severity;
+use collector::incident;
 use collector::inventory::{DeviceId, Role, World};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::finding_row::{draw_finding, summary};
+use super::digest::{Digest, digest, wanted};
+use super::finding_row::{Entry, draw_finding};
 use super::port_row::{columns, fold_cells, port_cells};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
 use crate::health;
@@ -48,12 +49,15 @@ pub(crate) struct Overview {
     ports: Selection,
     findings: Selection,
     part: Part,
+    /// Nothing was selected by hand yet: what is worst is selected, so that Enter opens it.
+    chosen: bool,
     skip: usize,
     /// Columns that were not in sight when last drawn.
     pub(crate) hidden: usize,
     /// First screen row of the ports and of the findings, from the top of the pane.
     places: (u16, u16),
-    /// The finding in each row of their list when last drawn.
+    /// What was told of the findings when last drawn, and which of them stands in each row.
+    digest: Digest,
     finding_rows: Vec<usize>,
 }
 
@@ -66,32 +70,63 @@ impl Overview {
         }
     }
 
-    /// Draws the findings: in one line each, or with the whole summary when there is room for all of them.
+    /// Draws the digest of the findings; says how many of its lines are not in sight.
     fn draw_findings(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
-        let findings = &scene.world.findings;
-        self.findings.fit(findings.len(), usize::from(area.height));
-        let tall = |finding: &Finding| u16::try_from(summary(scene.world, finding, area.width).len()).unwrap_or(1);
-        let room = findings.len() <= self.findings.height
-            && findings.iter().map(|finding| usize::from(tall(finding))).sum::<usize>() <= self.findings.height;
+        self.digest = digest(scene.world, area.width, area.height);
+        let told = &self.digest.told;
+        // The first one may be taller: as many fewer fit.
+        let tall = told.first().map_or(0, |first| usize::from(first.rows).saturating_sub(1));
+        let whole = told.iter().map(|told| usize::from(told.rows)).sum::<usize>() <= usize::from(area.height);
+        let fits = if whole { told.len() } else { usize::from(area.height).saturating_sub(tall) };
+        self.findings.fit(told.len(), fits);
         self.finding_rows.clear();
-        let places = incident::places(findings);
         let mut y = 0;
-        for (index, finding) in findings.iter().enumerate().skip(self.findings.top).take(self.findings.height) {
-            let height = if room { tall(finding) } else { 1 };
+        for (index, told) in told.iter().enumerate().skip(self.findings.top) {
+            let (Some(finding), true) = (scene.world.findings.get(told.finding), y < area.height) else { break };
+            let height = told.rows.min(area.height - y);
             let selected = self.part == Part::Findings && index == self.findings.row;
-            let place = places.get(index).copied().unwrap_or(Place::Root(0));
-            draw_finding(scene, Rect { height, ..row(area, y) }, buf, (finding, place), selected);
+            let entry = Entry { finding, place: told.place, others: told.others };
+            draw_finding(scene, Rect { height, ..row(area, y) }, buf, entry, selected);
             self.finding_rows.extend((0..height).map(|_| index));
             y += height;
+            if index == 0 {
+                for line in &self.digest.advice {
+                    let place = Rect { x: area.x + 6, width: area.width.saturating_sub(7), ..row(area, y) };
+                    put(buf, place, 0, &Line::styled(line.clone(), scene.theme.info));
+                    self.finding_rows.push(index);
+                    y += 1;
+                }
+            }
         }
+    }
+
+    /// How many findings there are, and how many of them are not in sight.
+    fn findings_title(&self, world: &World) -> String {
+        let title = match incident::count(&world.findings) {
+            0 => return "findings: none".to_owned(),
+            1 => "1 finding".to_owned(),
+            n => format!("{n} findings"),
+        };
+        let seen = self.finding_rows.last().map_or(0, |last| last + 1 - self.findings.top);
+        let told: usize = self.digest.told.iter().map(|told| told.others + 1).sum();
+        let hidden = self.digest.told.len().saturating_sub(seen);
+        let folded = world.findings.len().saturating_sub(told);
+        match (hidden, folded) {
+            (0, 0) => title,
+            (0, folded) => format!("{title}, {folded} more that follow: 5"),
+            (hidden, _) => format!("{title}, {hidden} not in sight: 5 lists all"),
+        }
+    }
+
+    /// The finding of the selected line.
+    fn selected_finding<'w>(&self, world: &'w World) -> Option<&'w std::sync::Arc<collector::finding::Finding>> {
+        world.findings.get(self.digest.told.get(self.findings.row)?.finding)
     }
 
     fn open(&mut self, scene: Scene<'_>) -> Reaction {
         if self.part == Part::Findings {
-            return scene
-                .world
-                .findings
-                .get(self.findings.row)
+            return self
+                .selected_finding(scene.world)
                 .map_or(Reaction::Done, |f| Reaction::Open(Target::Finding(f.rule, f.key.clone())));
         }
         match self.rows.get(self.ports.row) {
@@ -110,6 +145,11 @@ impl Overview {
 impl Pane for Overview {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         self.make_rows(scene);
+        if scene.world.findings.is_empty() {
+            self.part = Part::Ports;
+        } else if !self.chosen {
+            (self.part, self.findings.row) = (Part::Findings, 0);
+        }
         if self.rows.is_empty() {
             draw_nothing(scene, area, buf);
             return;
@@ -117,8 +157,7 @@ impl Pane for Overview {
         let columns = columns(scene.world);
         let placed = table::fit(&columns, area.width.saturating_sub(1), self.skip);
         self.hidden = table::hidden(&columns, &placed);
-        let wanted = u16::try_from(scene.world.findings.len().max(1)).unwrap_or(u16::MAX);
-        let for_findings = wanted.min((area.height / 3).max(2)) + 1;
+        let for_findings = wanted(scene.world, area.width).max(1).min((area.height / 3).max(3)) + 1;
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX);
         let for_ports = (rows + 1).min(area.height.saturating_sub(for_findings));
 
@@ -137,22 +176,18 @@ impl Pane for Overview {
         }
 
         let list = below(area, for_ports);
-        let title = match incident::count(&scene.world.findings) {
-            0 => "findings: none".to_owned(),
-            n => format!("findings {n}"),
-        };
-        heading(buf, list, 0, &title, scene.theme);
-        let list = below(list, 1);
         self.places = (1, for_ports + 1);
-        if self.part == Part::Findings && scene.world.findings.is_empty() {
-            self.part = Part::Ports;
-        }
-        self.draw_findings(scene, list, buf);
+        self.draw_findings(scene, below(list, 1), buf);
+        heading(buf, list, 0, &self.findings_title(scene.world), scene.theme);
+        let used = u16::try_from(self.finding_rows.len()).unwrap_or(u16::MAX);
+        draw_unseen(scene, below(list, used.saturating_add(2)), buf);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
         self.make_rows(scene);
-        let findings = scene.world.findings.len();
+        let findings = self.digest.told.len();
+        let moves = [Action::Up, Action::Down, Action::PageUp, Action::PageDown, Action::Top, Action::Bottom];
+        self.chosen |= moves.contains(&action);
         match (action, self.part) {
             (Action::Enter, _) => return self.open(scene),
             (Action::Left, _) => self.skip = self.skip.saturating_sub(1),
@@ -180,7 +215,7 @@ impl Pane for Overview {
     fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
         let world = scene.world;
         let port = match self.part {
-            Part::Findings => health::port_of(world, world.findings.get(self.findings.row)?)?,
+            Part::Findings => health::port_of(world, self.selected_finding(world)?)?,
             Part::Ports => match self.rows.get(self.ports.row)? {
                 Row::Port { port, .. } => world.ports.get(*port)?,
                 Row::Bare(_) | Row::Fold { .. } => return None,
@@ -193,7 +228,7 @@ impl Pane for Overview {
         let (ports, findings) = self.places;
         let (part, index, selection, len) = if at >= findings {
             let index = self.finding_rows.get(usize::from(at - findings)).copied().unwrap_or(usize::MAX);
-            (Part::Findings, index, &mut self.findings, scene.world.findings.len())
+            (Part::Findings, index, &mut self.findings, self.digest.told.len())
         } else if at >= ports {
             let index = self.ports.top + usize::from(at - ports);
             (Part::Ports, index, &mut self.ports, self.rows.len())
@@ -206,7 +241,36 @@ impl Pane for Overview {
         let again = self.part == part && selection.row == index;
         selection.row = index;
         self.part = part;
+        self.chosen = true;
         if again { self.open(scene) } else { Reaction::Done }
+    }
+}
+
+/// What is not seen here, where there is room for it.
+fn draw_unseen(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+    let theme = scene.theme;
+    let mut unseen: Vec<String> = Vec::new();
+    for source in &scene.status.sources {
+        let lacks =
+            |missing: &collector::source::Missing| format!("{}: {} ({})", source.name, missing.what, missing.reason);
+        unseen.extend(source.missing.iter().map(lacks));
+    }
+    if scene.status.sources.is_empty() {
+        let lacks = scene
+            .world
+            .sources
+            .iter()
+            .filter_map(|(name, source)| Some(format!("{name}: {}", source.reason.as_ref()?)));
+        unseen.extend(lacks);
+    }
+    if unseen.is_empty() || area.height < 2 {
+        return;
+    }
+    let from = area.height.saturating_sub(u16::try_from(unseen.len()).unwrap_or(u16::MAX).saturating_add(1));
+    let area = below(area, from);
+    put(buf, area, 0, &Line::styled(" not seen (9 says what to do):", theme.dim));
+    for (at, text) in (1u16..).zip(unseen) {
+        put(buf, area, at, &Line::styled(format!("   {text}"), theme.dim));
     }
 }
 

@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::judged::{Judged, NotJudged};
 use super::{Pane, Reaction, Scene, put, wrap};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
@@ -19,6 +20,7 @@ pub(crate) struct Own {
     lines: usize,
     /// Who posts unseen, and in which world: finding it out takes a look at each QP.
     unseen: Option<((u64, Nanos), Vec<UnseenProcess>)>,
+    judged: Judged,
 }
 
 impl Own {
@@ -27,7 +29,8 @@ impl Own {
         if self.unseen.as_ref().is_none_or(|(of, _)| *of != world) {
             self.unseen = Some((world, scene.world.unseen()));
         }
-        Page::of(scene, width, self.unseen.as_ref().map_or(&[], |(_, unseen)| unseen))
+        let unjudged = self.judged.missing(scene.world);
+        Page::of(scene, width, self.unseen.as_ref().map_or(&[], |(_, unseen)| unseen), &unjudged)
     }
 }
 
@@ -98,12 +101,13 @@ struct Page<'s> {
 }
 
 impl<'s> Page<'s> {
-    fn of(scene: Scene<'s>, width: usize, unseen: &[UnseenProcess]) -> Self {
+    fn of(scene: Scene<'s>, width: usize, unseen: &[UnseenProcess], unjudged: &[NotJudged]) -> Self {
         let mut page = Self { scene, width, lines: Vec::new() };
         page.notices();
         page.sources();
         page.probes();
         page.unseen(unseen);
+        page.rules(unjudged);
         page.losses();
         page.cost();
         page
@@ -250,6 +254,18 @@ impl<'s> Page<'s> {
             };
             let text = format!("{} {}", process.who(), process.text(|bytes| number::bits(Some(bytes))));
             self.entry(&format!("   {mark} "), style, &text, theme.text);
+        }
+    }
+
+    fn rules(&mut self, unjudged: &[NotJudged]) {
+        let theme = self.scene.theme;
+        self.title("rules");
+        let all = collector::rule::all().len();
+        let judged = all - unjudged.len();
+        let style = if unjudged.is_empty() { theme.good } else { theme.text };
+        self.entry(&format!("   {judged}/{all} judged  "), style, "", theme.text);
+        for (rule, reason) in unjudged {
+            self.entry(&format!("   – {rule:<24} "), theme.dim, reason, theme.dim);
         }
     }
 

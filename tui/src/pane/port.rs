@@ -1,22 +1,25 @@
 //! 2 Port: charts on one time axis, and every counter with its rate, total, unit, meaning or the reason for `–`.
 
+mod counters;
+
 use collector::inventory::{DeviceRecord, PortEvent, PortKey, PortRecord, World};
 use collector::observation::{Nanos, PortState};
 use collector::timeline::Series;
-use collector::timeline::arithmetic::Reading;
-use collector::timeline::counter_table::{Class, Kind, Meaning};
+use collector::timeline::counter_table::Meaning;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use self::counters::{COUNTERS, SIGNS_NS, counter, names, sign};
 use super::{Pane, Reaction, Scene, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
 use crate::number::{self, UNKNOWN};
 use crate::selection::Selection;
-use crate::table::{self, Column};
+use crate::table;
 use crate::theme::Theme;
 
 /// Cells of a lane's label.
@@ -56,15 +59,6 @@ const LANES: [(&str, &[Meaning], Write); 6] = [
     ("ERR/s", &ERRORS, Write::PerSecond),
 ];
 
-const COUNTERS: [Column; 6] = [
-    table::text("COUNTER", 32, 255),
-    table::number("RATE", 11, 250),
-    table::number("TOTAL", 16, 240),
-    table::text("UNIT", 9, 40),
-    table::text("WHERE", 11, 20),
-    table::text("WHAT IT IS, OR WHY IT IS UNKNOWN", 20, 60).growing(),
-];
-
 /// The pane.
 #[derive(Default)]
 pub(crate) struct PortPane {
@@ -74,13 +68,20 @@ pub(crate) struct PortPane {
     cursor: u16,
     counters: Selection,
     rows: usize,
+    /// Counters as their sources list them, instead of those first that say something.
+    listed: bool,
+    /// Words a counter's name or explanation must have.
+    filter: String,
+    /// The filter is being typed.
+    typing: bool,
 }
 
 impl PortPane {
     /// Shows a port.
     pub(crate) fn show(&mut self, key: PortKey) {
         if self.key != Some(key) {
-            *self = Self { key: Some(key), span: self.span, ..Self::default() };
+            let (span, listed, filter) = (self.span, self.listed, std::mem::take(&mut self.filter));
+            *self = Self { key: Some(key), span, listed, filter, ..Self::default() };
         }
     }
 
@@ -132,8 +133,27 @@ impl Pane for PortPane {
             let place = set.bound.as_deref().unwrap_or_else(|| set.source.name());
             rows.extend(set.series.iter().filter(|s| !s.def.is_setting()).map(|series| (series, place)));
         }
+        let all = rows.len();
+        let words: Vec<String> = self.filter.split_whitespace().map(str::to_ascii_lowercase).collect();
+        rows.retain(|(series, _)| words.iter().all(|word| names(series, word)));
+        if !self.listed {
+            let from = world.now.saturating_sub(SIGNS_NS);
+            rows.sort_by_cached_key(|(series, _)| sign(series, from));
+        }
         self.rows = rows.len();
-        heading(buf, list, 0, &format!("{} counters", rows.len()), theme);
+        let unknown = rows.iter().filter(|(series, _)| series.value().is_none()).count();
+        let unknown = if unknown > 0 { format!("; {unknown} unknown, each with its reason") } else { String::new() };
+        let since = number::moment(world, port.first_seen.0.max(world.started), false);
+        let order = if self.listed { "as listed" } else { "those that say something first" };
+        let text = match (self.typing, self.filter.is_empty()) {
+            (true, _) => format!("/ {}▏ (Enter keeps, Esc clears)", self.filter),
+            (false, false) => format!("{} of {all} counters   / {}", rows.len(), self.filter),
+            (false, true) if list.width < 100 => format!("{all} counters, {order}{unknown}"),
+            (false, true) => {
+                format!("{all} counters, {order}; totals are the driver's; watched since {since}{unknown}")
+            }
+        };
+        heading(buf, list, 0, &text, theme);
         let inner = Rect { x: list.x + 1, width: list.width.saturating_sub(1), ..below(list, 1) };
         let placed = table::fit(&COUNTERS, inner.width, 0);
         table::draw_titles(buf, row(inner, 0), &COUNTERS, &placed, theme.title, None);
@@ -154,10 +174,32 @@ impl Pane for PortPane {
             Action::Left => self.cursor = self.cursor.saturating_add(1),
             Action::Right => self.cursor = self.cursor.saturating_sub(1),
             Action::Leave if self.cursor > 0 => self.cursor = 0,
+            Action::Leave if !self.filter.is_empty() => self.filter.clear(),
+            Action::Filter => self.typing = true,
+            Action::Sort => self.listed = !self.listed,
             _ if self.counters.scroll(action, self.rows) => {}
             _ => return Reaction::Ignored,
         }
         Reaction::Done
+    }
+
+    fn typing(&self) -> bool {
+        self.typing
+    }
+
+    fn type_key(&mut self, key: KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Esc => {
+                self.typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Backspace => _ = self.filter.pop(),
+            KeyCode::Char('u') if control => self.filter.clear(),
+            KeyCode::Char(c) if !control => self.filter.push(c),
+            _ => {}
+        }
     }
 }
 
@@ -265,7 +307,8 @@ fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord,
         lane::bars(buf, chart, &values, full.unwrap_or(most).max(most), style, theme.dim);
         y += height;
     }
-    draw_lane(buf, row(area, y), "state", port.state.name(), "", theme);
+    let state = if cursor == 0 { Some(port.state) } else { state_at(port, axis.time(at)) };
+    draw_lane(buf, row(area, y), "state", state.map_or(UNKNOWN, PortState::name), "", theme);
     state_lane(buf, lane_area(row(area, y), axis), port, axis, theme);
     y += 1;
     draw_lane(buf, row(area, y), "events", "", "A aer Q qp", theme);
@@ -342,7 +385,7 @@ fn look(state: PortState, theme: &Theme) -> (&'static str, Style) {
     }
 }
 
-fn state_at(port: &PortRecord, t: Nanos) -> Option<PortState> {
+pub(crate) fn state_at(port: &PortRecord, t: Nanos) -> Option<PortState> {
     let mut before = port.states.iter().rev().skip_while(|(at, _)| *at > t);
     match before.next() {
         Some((_, change)) => Some(change.to),
@@ -384,34 +427,4 @@ pub(crate) fn event_lane(buf: &mut Buffer, area: Rect, world: &World, port: &Por
             mark(*t, "A", theme.warning);
         }
     }
-}
-
-fn counter<'a>(series: &'a Series, place: &'a str, theme: &Theme) -> Vec<Line<'a>> {
-    let def = series.def;
-    let moving = series.rate.is_some_and(|rate| rate > 0.0);
-    let loud = moving && def.class == Class::Error;
-    let style = if loud { theme.critical } else { theme.text };
-    let rate = if def.kind == Kind::Gauge { "gauge".to_owned() } else { number::unit_rate(def.unit, series.rate) };
-    let rate_style = if loud {
-        theme.critical
-    } else if moving {
-        theme.strong
-    } else {
-        theme.dim
-    };
-    let what = match &series.reading {
-        Reading::Unavailable(reason) => Line::styled(reason.to_string(), theme.warning),
-        Reading::Value(_) if series.saturated() => {
-            Line::styled(format!("at its ceiling: more cannot be seen. {}", def.help), theme.warning)
-        }
-        Reading::Value(_) => Line::styled(def.help, theme.dim),
-    };
-    vec![
-        Line::styled(&*series.name, style),
-        Line::styled(rate, rate_style),
-        Line::styled(number::unit_total(def.unit, series.value(), series.saturated()), style),
-        Line::styled(def.unit.name(), theme.dim),
-        Line::styled(place, theme.dim),
-        what,
-    ]
 }

@@ -23,6 +23,8 @@ const TIMEOUT_UNIT_NS: u64 = 4_096;
 pub(crate) struct QpPane {
     id: Option<QpRef>,
     span: usize,
+    /// Cells the cursor stands left of now.
+    cursor: u16,
     text: Selection,
     lines: usize,
 }
@@ -73,12 +75,17 @@ impl Pane for QpPane {
         let lanes = below(area, 2);
         let width = lanes.width.saturating_sub(LABEL + 1);
         let axis = Axis::new(world.now, SPANS[self.span.min(SPANS.len() - 1)], world.window_ns, width);
-        axis_line(buf, row(lanes, 0), scene, &axis, 0);
-        draw_lane(buf, row(lanes, 1), "state", qp.state.name(), "", theme);
+        self.cursor = self.cursor.min(axis.width.saturating_sub(1));
+        let cell = axis.width.saturating_sub(1) - self.cursor;
+        let at = if self.cursor == 0 { world.now } else { axis.time(cell) };
+        axis_line(buf, row(lanes, 0), scene, &axis, self.cursor);
+        let state = state_at(qp, at).map_or(UNKNOWN, QpState::name);
+        draw_lane(buf, row(lanes, 1), "state", state, "", theme);
         qp_lane(buf, lane_area(row(lanes, 1), &axis), qp, &axis, theme);
         let port = port_of(world, qp);
         if let Some(port) = port {
-            draw_lane(buf, row(lanes, 2), "port", port.state.name(), "", theme);
+            let state = super::port::state_at(port, at).map_or(UNKNOWN, collector::observation::PortState::name);
+            draw_lane(buf, row(lanes, 2), "port", state, "", theme);
             state_lane(buf, lane_area(row(lanes, 2), &axis), port, &axis, theme);
             draw_lane(buf, row(lanes, 3), "events", "", "A aer Q qp", theme);
             event_lane(buf, lane_area(row(lanes, 3), &axis), world, port, &axis, theme);
@@ -87,7 +94,9 @@ impl Pane for QpPane {
         let values = qp.detail.as_ref().map_or_else(Vec::new, |detail| axis.values(&detail.rates));
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         let max = if values.iter().any(Option::is_some) { number::bits(Some(most)) } else { UNKNOWN.to_owned() };
-        draw_lane(buf, rate, "TX", &number::bits(world.qps.rate_now(qp, world.now)), &format!("max {max}"), theme);
+        let read = values.get(usize::from(cell)).copied().flatten();
+        let now = if self.cursor == 0 { world.qps.rate_now(qp, world.now) } else { read };
+        draw_lane(buf, rate, "TX", &number::bits(now), &format!("max {max}"), theme);
         lane::bars(buf, lane_area(rate, &axis), &values, most, theme.send, theme.dim);
 
         let rest = below(lanes, 6);
@@ -124,6 +133,9 @@ impl Pane for QpPane {
             Action::Next | Action::Previous => self.turn(scene.world, action == Action::Next),
             Action::Longer => self.span = (self.span + 1).min(SPANS.len() - 1),
             Action::Shorter => self.span = self.span.saturating_sub(1),
+            Action::Left => self.cursor = self.cursor.saturating_add(1),
+            Action::Right => self.cursor = self.cursor.saturating_sub(1),
+            Action::Leave if self.cursor > 0 => self.cursor = 0,
             _ if self.text.scroll(action, self.lines) => {}
             _ => return Reaction::Ignored,
         }

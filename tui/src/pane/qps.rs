@@ -1,89 +1,38 @@
 //! 3 QPs: all of them, sorted and filtered. Rows are found once per world, sort and filter; only those in sight are
 //! drawn.
 
-use std::collections::HashMap;
+mod columns;
+mod groups;
+mod order;
+mod picker;
 
-use collector::inventory::{QpRecord, QpRef, World};
+use collector::inventory::{QpRef, World};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, below, put, row};
-use crate::filter::{Field, Filter, Value};
+use columns::{COLUMNS, FIELDS, Of, cell};
+use groups::{By, Group};
+use order::rows;
+use picker::{Picked, Picker};
+
+use crate::filter::Filter;
 use crate::key::Action;
-use crate::number::{self, UNKNOWN};
+use crate::number;
 use crate::selection::Selection;
 use crate::table::{self, Column};
-use collector::observation::QpState;
 
-/// A column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
-    Device,
-    Port,
-    Qpn,
-    Type,
-    State,
-    Pid,
-    Comm,
-    Rate,
-    Posts,
-    Bytes,
-    Errors,
-    PeerQpn,
-    PeerGid,
-    Age,
-    Container,
-}
-
-/// The columns in the order of the table; when the width is short they go from the lowest number of the second field.
-const COLUMNS: [(Of, Column); 15] = [
-    (Of::Device, table::text("DEVICE", 10, 255)),
-    (Of::Port, table::number("P", 2, 30)),
-    (Of::Qpn, table::number("QPN", 8, 250)),
-    (Of::Type, table::text("TYPE", 5, 50)),
-    (Of::State, table::text("STATE", 5, 240)),
-    (Of::Pid, table::number("PID", 8, 80)),
-    (Of::Comm, table::text("COMM", 15, 200).growing()),
-    (Of::Rate, table::number("TX b/s", 7, 220)),
-    (Of::Posts, table::number("POSTS", 7, 40)),
-    (Of::Bytes, table::number("BYTES", 8, 60)),
-    (Of::Errors, table::number("ERR", 6, 210)),
-    (Of::PeerQpn, table::number("PEER QPN", 9, 70)),
-    (Of::PeerGid, table::text("PEER GID", 20, 20).growing()),
-    (Of::Age, table::number("AGE", 8, 90)),
-    (Of::Container, table::text("CONTAINER", 12, 10)),
-];
-
-/// What a filter can name.
-const FIELDS: [Field<Of>; 15] = [
-    Field { names: &["device", "dev"], numeric: false, id: Of::Device },
-    Field { names: &["port"], numeric: true, id: Of::Port },
-    Field { names: &["qpn", "qp"], numeric: true, id: Of::Qpn },
-    Field { names: &["type"], numeric: false, id: Of::Type },
-    Field { names: &["state"], numeric: false, id: Of::State },
-    Field { names: &["pid"], numeric: true, id: Of::Pid },
-    Field { names: &["comm"], numeric: false, id: Of::Comm },
-    Field { names: &["rate"], numeric: true, id: Of::Rate },
-    Field { names: &["posts"], numeric: true, id: Of::Posts },
-    Field { names: &["bytes"], numeric: true, id: Of::Bytes },
-    Field { names: &["errors", "err"], numeric: true, id: Of::Errors },
-    Field { names: &["peer_qpn"], numeric: true, id: Of::PeerQpn },
-    Field { names: &["peer", "gid"], numeric: false, id: Of::PeerGid },
-    Field { names: &["age"], numeric: true, id: Of::Age },
-    Field { names: &["container"], numeric: false, id: Of::Container },
-];
-
-/// Fields a bare word is looked for in.
-const TEXTS: [Of; 6] = [Of::Device, Of::Type, Of::State, Of::Comm, Of::PeerGid, Of::Container];
-
-/// A key that is sorted last whichever way round: the value is not known.
-const LAST: u64 = u64::MAX;
+/// Rows that are put into order at first: more than anybody scrolls through.
+const FIRST: usize = 2_000;
 
 /// The pane.
 pub(crate) struct Qps {
     rows: Vec<QpRef>,
+    /// So many of them, from the first, are in order.
+    sorted: usize,
     /// What the rows were found for: generation, column, direction, filter.
     found_for: Option<(u64, usize, bool, String)>,
     sort: usize,
@@ -97,12 +46,26 @@ pub(crate) struct Qps {
     /// The selected QP stays selected when rows move.
     selected: Option<QpRef>,
     skip: usize,
+    /// Columns that somebody does not want, a bit each.
+    hidden: u32,
+    picker: Option<Picker>,
+    by: By,
+    groups: Vec<Group>,
+    /// The selected group stays selected when rows move.
+    selected_group: Option<String>,
+    /// What the groups were made for, besides the rows.
+    grouped_for: Option<(By, usize, bool)>,
+    /// The column of the groups they are sorted by.
+    group_sort: usize,
+    /// Where the columns stood when last drawn, and which columns they are.
+    placed: Vec<(table::Placed, usize)>,
 }
 
 impl Default for Qps {
     fn default() -> Self {
         Self {
             rows: Vec::new(),
+            sorted: 0,
             found_for: None,
             sort: COLUMNS.iter().position(|(of, _)| *of == Of::Rate).unwrap_or(0),
             ascending: false,
@@ -113,6 +76,14 @@ impl Default for Qps {
             selection: Selection::default(),
             selected: None,
             skip: 0,
+            hidden: 0,
+            picker: None,
+            by: By::default(),
+            groups: Vec::new(),
+            selected_group: None,
+            grouped_for: None,
+            group_sort: groups::RATE,
+            placed: Vec::new(),
         }
     }
 }
@@ -123,60 +94,199 @@ impl Qps {
         if self.found_for.as_ref() == Some(&wanted) {
             return;
         }
-        self.rows = rows(scene.world, COLUMNS[self.sort].0, self.ascending, &self.filter);
-        if let Some(at) = self.selected.and_then(|id| self.rows.iter().position(|row| *row == id)) {
+        // As far down as somebody looks, and some more.
+        let seen = self.selection.top + self.selection.height;
+        let first = if seen > FIRST { usize::MAX } else { FIRST };
+        self.order(scene.world, first);
+        if let Some(at) = self.place_of_selected() {
             self.selection.row = at;
+            if at >= self.sorted {
+                // Where it belongs is not known yet.
+                self.order(scene.world, usize::MAX);
+                self.selection.row = self.place_of_selected().unwrap_or(at);
+            }
         }
         self.found_for = Some(wanted);
+        self.grouped_for = None;
     }
 
-    fn open(&self) -> Reaction {
+    /// Puts the first so many rows into order.
+    fn order(&mut self, world: &World, first: usize) {
+        self.rows = rows(world, COLUMNS[self.sort].0, self.ascending, &self.filter, first);
+        self.sorted = first;
+    }
+
+    fn place_of_selected(&self) -> Option<usize> {
+        self.selected.and_then(|id| self.rows.iter().position(|row| *row == id))
+    }
+
+    fn group(&mut self, world: &World) {
+        let wanted = Some((self.by, self.group_sort, self.ascending));
+        if self.grouped_for != wanted {
+            self.groups = groups::groups(world, &self.rows, self.by, self.group_sort, self.ascending);
+            let at = self.selected_group.as_ref().and_then(|name| self.groups.iter().position(|g| g.name == *name));
+            self.selection.row = at.unwrap_or(self.selection.row);
+            self.grouped_for = wanted;
+        }
+    }
+
+    /// Rows of the list: QPs, or groups of them.
+    fn len(&self) -> usize {
+        if self.by == By::Nothing { self.rows.len() } else { self.groups.len() }
+    }
+
+    /// The columns that are wanted.
+    fn wanted(&self) -> Vec<usize> {
+        (0..COLUMNS.len()).filter(|at| self.hidden & 1 << at == 0).collect()
+    }
+
+    fn sort_by(&mut self, column: usize) {
+        let sorted = if self.by == By::Nothing { &mut self.sort } else { &mut self.group_sort };
+        // The same once more is the other way round.
+        self.ascending = *sorted == column && !self.ascending;
+        *sorted = column;
+    }
+
+    fn pick(&mut self, picked: Picked) {
+        match picked {
+            // The device's name stays: a QP's number alone names nothing.
+            Picked::Nothing | Picked::Toggle(0) => {}
+            Picked::Toggle(column) => self.hidden ^= 1 << column,
+            Picked::Sort(column) => self.sort_by(column),
+            Picked::All => self.hidden = 0,
+            Picked::Close => self.picker = None,
+        }
+    }
+
+    /// Into a group: only its QPs are left.
+    fn open_group(&mut self) {
+        let Some(group) = self.groups.get(self.selection.row).filter(|group| !group.filter.is_empty()) else { return };
+        let text = format!("{} {}", self.filter_text, group.filter).trim().to_owned();
+        if let Ok(filter) = Filter::parse(&text, &FIELDS) {
+            (self.filter, self.filter_text, self.by) = (filter, text, By::Nothing);
+            (self.selection, self.selected) = (Selection::default(), None);
+        }
+    }
+
+    fn draw_groups(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+        let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
+        let placed = table::fit(&groups::COLUMNS, inner.width, 0);
+        let mark = if self.ascending { "▲" } else { "▼" };
+        let sorted = Some((self.group_sort, mark));
+        table::draw_titles(buf, row(inner, 0), &groups::COLUMNS, &placed, scene.theme.title, sorted);
+        let list = below(area, 1);
+        self.selection.fit(self.groups.len(), usize::from(list.height));
+        let shown = self.groups.iter().enumerate().skip(self.selection.top).take(self.selection.height);
+        for (line, (index, group)) in (0u16..).zip(shown) {
+            if index == self.selection.row {
+                buf.set_style(row(list, line), scene.theme.selected);
+                put(buf, list, line, &Line::raw("►"));
+            }
+            let cells = group.cells(scene.theme);
+            table::draw_row(buf, row(below(inner, 1), line), &groups::COLUMNS, &placed, &cells);
+        }
+        self.placed = placed.into_iter().map(|place| (place, place.index)).collect();
+    }
+
+    /// The table as text: every wanted column of the rows in sight.
+    fn as_text(&self, scene: Scene<'_>) -> String {
+        let join = |cells: &[Line<'_>]| cells.iter().map(ToString::to_string).collect::<Vec<_>>().join("\t") + "\n";
+        let rows = self.selection.top..(self.selection.top + self.selection.height).min(self.len());
+        if self.by != By::Nothing {
+            let titles: Vec<Line<'_>> = groups::COLUMNS.iter().map(|column| Line::raw(column.title)).collect();
+            let groups = self.groups.get(rows).unwrap_or_default();
+            return join(&titles) + &groups.iter().map(|group| join(&group.cells(scene.theme))).collect::<String>();
+        }
+        let wanted = self.wanted();
+        let titles: Vec<Line<'_>> = wanted.iter().map(|at| Line::raw(COLUMNS[*at].1.title)).collect();
+        let ids = self.rows.get(rows).unwrap_or_default().iter();
+        let qps = ids.filter_map(|id| scene.world.qps.get(*id)).map(|qp| {
+            let cells: Vec<Line<'_>> = wanted.iter().map(|at| cell(scene, qp, COLUMNS[*at].0)).collect();
+            join(&cells)
+        });
+        join(&titles) + &qps.collect::<String>()
+    }
+
+    fn open(&mut self) -> Reaction {
+        if self.by != By::Nothing {
+            self.open_group();
+            return Reaction::Done;
+        }
         self.rows.get(self.selection.row).map_or(Reaction::Done, |id| Reaction::Open(Target::Qp(*id)))
     }
 
-    fn remember(&mut self) {
+    fn remember(&mut self, world: &World) {
+        if self.by != By::Nothing {
+            self.selected_group = self.groups.get(self.selection.row).map(|group| group.name.clone());
+            return;
+        }
+        if self.selection.row >= self.sorted && self.sorted < self.rows.len() {
+            self.order(world, usize::MAX);
+        }
         self.selected = self.rows.get(self.selection.row).copied();
     }
 
-    fn status_line(&self, scene: Scene<'_>) -> Line<'static> {
-        let theme = scene.theme;
+    fn draw_status(&self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+        let (world, theme) = (&**scene.world, scene.theme);
         if let Some(typed) = &self.typed {
             let mut spans = vec![Span::styled(" / ", theme.strong), Span::raw(format!("{typed}▏"))];
             match &self.error {
                 Some(error) => spans.push(Span::styled(format!("  {error}"), theme.warning)),
                 None => spans.push(Span::styled("  Enter keeps, Esc clears", theme.dim)),
             }
-            return Line::from(spans);
+            put(buf, area, 0, &Line::from(spans));
+            return;
         }
-        let total = scene.world.qps.len();
-        let (sort, direction) = (COLUMNS[self.sort].1.title, if self.ascending { "▲" } else { "▼" });
-        let mut spans = vec![Span::styled(
-            if self.filter.is_empty() {
-                format!(" {} QPs", number::grouped(total as u64))
-            } else {
-                format!(" {} of {} QPs", number::grouped(self.rows.len() as u64), number::grouped(total as u64))
-            },
-            theme.strong,
-        )];
-        if !self.filter_text.is_empty() {
-            spans.push(Span::styled(format!("   / {}", self.filter_text), theme.info));
-        }
-        spans.push(Span::styled(format!("   by {sort} {direction}"), theme.dim));
-        Line::from(spans)
+        let total = number::grouped(world.qps.len() as u64);
+        let grouped = self.by != By::Nothing;
+        let sort = if grouped { groups::COLUMNS[self.group_sort].title } else { COLUMNS[self.sort].1.title };
+        let direction = if self.ascending { "▲" } else { "▼" };
+        let what = if self.filter.is_empty() {
+            format!("{total} QPs")
+        } else {
+            format!("{} of {total} QPs", number::grouped(self.rows.len() as u64))
+        };
+        let asked = if self.filter_text.is_empty() { String::new() } else { format!("/ {}", self.filter_text) };
+        let blind = world.qps.len().saturating_sub(scene.coverage.qps_traced);
+        let unseen = match (&world.probes, blind) {
+            (None, _) => "what QPs send (no probes)".to_owned(),
+            (Some(_), 0) => String::new(),
+            (Some(_), blind) => format!("what {} of them send: 9", number::grouped(blind as u64)),
+        };
+        About::what(theme, what)
+            .asked(asked)
+            .asked(if grouped { format!("{} by {}", self.groups.len(), self.by.name()) } else { String::new() })
+            .asked(format!("by {sort} {direction}"))
+            .unseen(unseen)
+            .since(format!("counted since {}", number::moment(world, world.started, false)))
+            .draw(buf, area);
     }
 }
 
 impl Pane for Qps {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         self.find(scene);
-        put(buf, area, 0, &self.status_line(scene));
-        let columns: Vec<Column> = COLUMNS.iter().map(|(_, column)| *column).collect();
+        if self.by != By::Nothing {
+            self.group(scene.world);
+        }
+        self.draw_status(scene, area, buf);
+        if self.by != By::Nothing {
+            self.draw_groups(scene, below(area, 1), buf);
+            return;
+        }
+        let wanted = self.wanted();
+        let columns: Vec<Column> = wanted.iter().map(|at| COLUMNS[*at].1).collect();
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
         let placed = table::fit(&columns, inner.width, self.skip);
         let mark = if self.ascending { "▲" } else { "▼" };
-        table::draw_titles(buf, row(inner, 1), &columns, &placed, scene.theme.title, Some((self.sort, mark)));
+        let sorted = wanted.iter().position(|at| *at == self.sort).map(|at| (at, mark));
+        self.placed = placed.iter().map(|place| (*place, wanted[place.index])).collect();
+        table::draw_titles(buf, row(inner, 1), &columns, &placed, scene.theme.title, sorted);
         let list = below(area, 2);
         self.selection.fit(self.rows.len(), usize::from(list.height));
+        if self.selection.top + self.selection.height > self.sorted && self.sorted < self.rows.len() {
+            self.order(scene.world, usize::MAX);
+        }
         if self.rows.is_empty() {
             let why = if scene.world.qps.is_empty() {
                 "no QP is seen (9 says which sources look for them)"
@@ -192,20 +302,43 @@ impl Pane for Qps {
                 buf.set_style(row(list, line), scene.theme.selected);
                 put(buf, list, line, &Line::raw("►"));
             }
-            let cells: Vec<Line<'_>> = COLUMNS.iter().map(|(of, _)| cell(scene, qp, *of)).collect();
+            let cells: Vec<Line<'_>> = wanted.iter().map(|at| cell(scene, qp, COLUMNS[*at].0)).collect();
             table::draw_row(buf, row(below(inner, 2), line), &columns, &placed, &cells);
+        }
+        if let Some(picker) = &mut self.picker {
+            let names: Vec<(&str, bool)> =
+                COLUMNS.iter().enumerate().map(|(at, (_, c))| (c.title, self.hidden & 1 << at == 0)).collect();
+            picker.draw(buf, below(area, 1), &names, self.sort, scene.theme);
         }
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
         self.find(scene);
+        if self.by != By::Nothing {
+            self.group(scene.world);
+        }
         match action {
             Action::Enter => return self.open(),
+            Action::Copy => return Reaction::Copy(self.as_text(scene), "table"),
+            Action::Columns if self.by == By::Nothing => self.picker = Some(Picker::default()),
+            Action::Group => {
+                self.by = self.by.next();
+                self.selected_group = None;
+                self.selection = Selection::default();
+            }
+            Action::Leave if self.by != By::Nothing => self.by = By::Nothing,
             Action::Filter => {
                 self.typed = Some(self.filter_text.clone());
                 self.error = None;
             }
-            Action::Sort => self.sort = (self.sort + 1) % COLUMNS.len(),
+            Action::Sort if self.by != By::Nothing => {
+                self.group_sort = (self.group_sort + 1) % groups::COLUMNS.len();
+            }
+            Action::Sort => {
+                let wanted = self.wanted();
+                let next = wanted.iter().position(|at| *at > self.sort).unwrap_or(0);
+                self.sort = wanted.get(next).copied().unwrap_or(0);
+            }
             Action::SortReverse => self.ascending = !self.ascending,
             Action::Left => self.skip = self.skip.saturating_sub(1),
             Action::Right => self.skip = (self.skip + 1).min(COLUMNS.len() - 2),
@@ -213,25 +346,37 @@ impl Pane for Qps {
                 self.filter_text.clear();
                 self.filter = Filter::default();
             }
-            _ if self.selection.act(action, self.rows.len()) => self.remember(),
+            _ if self.selection.act(action, self.len()) => self.remember(scene.world),
             _ => return Reaction::Ignored,
         }
         Reaction::Done
     }
 
-    fn click(&mut self, _column: u16, at: u16, _scene: Scene<'_>) -> Reaction {
+    fn click(&mut self, column: u16, at: u16, scene: Scene<'_>) -> Reaction {
+        if at == 1 {
+            // A title: sort by it.
+            let x = column.saturating_sub(1);
+            let hit = self.placed.iter().find(|(place, _)| (place.x..=place.x + place.width).contains(&x));
+            if let Some((_, column)) = hit {
+                self.sort_by(*column);
+            }
+            return Reaction::Done;
+        }
         let Some(line) = at.checked_sub(2) else { return Reaction::Ignored };
         let index = self.selection.top + usize::from(line);
-        if index >= self.rows.len() {
+        if index >= self.len() {
             return Reaction::Ignored;
         }
         let again = index == self.selection.row;
         self.selection.row = index;
-        self.remember();
+        self.remember(scene.world);
         if again { self.open() } else { Reaction::Done }
     }
 
     fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        if self.by != By::Nothing {
+            return None;
+        }
         let qp = scene.world.qps.get(*self.rows.get(self.selection.row)?)?;
         match pane {
             PaneId::Qp => Some(Target::Qp(qp.id)),
@@ -241,10 +386,15 @@ impl Pane for Qps {
     }
 
     fn typing(&self) -> bool {
-        self.typed.is_some()
+        self.typed.is_some() || self.picker.is_some()
     }
 
     fn type_key(&mut self, key: KeyEvent) {
+        if let Some(picker) = &mut self.picker {
+            let picked = picker.key(key, COLUMNS.len());
+            self.pick(picked);
+            return;
+        }
         let Some(typed) = &mut self.typed else { return };
         match key.code {
             KeyCode::Esc => {
@@ -275,117 +425,6 @@ impl Pane for Qps {
             }
             Err(error) => self.error = Some(error),
         }
-    }
-}
-
-fn value<'w>(world: &'w World, qp: &'w QpRecord, of: Of) -> Value<'w> {
-    let text = |text: Option<&'w str>| text.map_or(Value::Unknown, Value::Text);
-    let number = |n: Option<f64>| n.map_or(Value::Unknown, Value::Number);
-    match of {
-        Of::Device => Value::Text(&world.device(qp.device).name),
-        Of::Port => number(qp.port.map(f64::from)),
-        Of::Qpn => Value::Number(f64::from(qp.qpn)),
-        Of::Type => text(qp.qp_type.as_deref()),
-        Of::State if qp.state == QpState::Unknown => Value::Unknown,
-        Of::State => Value::Text(qp.state.name()),
-        Of::Pid => number(qp.pid.map(f64::from)),
-        Of::Comm => text(qp.comm.as_deref()),
-        Of::Rate => number(world.qps.rate_now(qp, world.now).map(|bytes| bytes * 8.0)),
-        Of::Posts => number(qp.stats_t.map(|_| qp.posts as f64)),
-        Of::Bytes => number(qp.stats_t.map(|_| qp.bytes as f64)),
-        Of::Errors => number(qp.errors.map(|n| n as f64)),
-        Of::PeerQpn => number(qp.remote_qpn.map(f64::from)),
-        Of::PeerGid => text(qp.remote_gid.as_deref()),
-        Of::Age => Value::Number(world.now.saturating_sub(qp.since) as f64 / 1e9),
-        Of::Container => text(qp.container.as_deref()),
-    }
-}
-
-/// The QPs that pass the filter, sorted. Keys are numbers (texts are replaced by their rank), so that a quarter of a
-/// million rows are sorted in milliseconds.
-fn rows(world: &World, by: Of, ascending: bool, filter: &Filter<Of>) -> Vec<QpRef> {
-    let passing = world.qps.iter().filter(|qp| filter.is_empty() || filter.matches(&TEXTS, |of| value(world, qp, of)));
-    let mut keyed: Vec<(u64, u32, QpRef)> = Vec::with_capacity(if filter.is_empty() { world.qps.len() } else { 0 });
-    let mut texts: HashMap<&str, u64> = HashMap::new();
-    for qp in passing {
-        let key = match value(world, qp, by) {
-            Value::Unknown => LAST,
-            // The bits of a number that is not negative are in its order.
-            Value::Number(n) => n.max(0.0).to_bits(),
-            Value::Text(text) => {
-                let next = texts.len() as u64;
-                *texts.entry(text).or_insert(next)
-            }
-        };
-        keyed.push((key, qp.qpn, qp.id));
-    }
-    let ranks = ranks(&texts);
-    for (key, _, _) in keyed.iter_mut().filter(|(key, _, _)| *key != LAST) {
-        if let Some(rank) = usize::try_from(*key).ok().and_then(|key| ranks.get(key)) {
-            *key = *rank;
-        }
-        if !ascending {
-            *key = LAST - 1 - *key;
-        }
-    }
-    keyed.sort_unstable_by_key(|(key, qpn, id)| (*key, *qpn, *id));
-    keyed.into_iter().map(|(_, _, id)| id).collect()
-}
-
-/// The alphabetical rank of each text, by the number it was given; empty when no text was seen.
-fn ranks(texts: &HashMap<&str, u64>) -> Vec<u64> {
-    let mut sorted: Vec<(&str, u64)> = texts.iter().map(|(text, given)| (*text, *given)).collect();
-    sorted.sort_unstable();
-    let mut ranks = vec![0; sorted.len()];
-    for (rank, (_, given)) in (0u64..).zip(sorted) {
-        if let Some(slot) = usize::try_from(given).ok().and_then(|given| ranks.get_mut(given)) {
-            *slot = rank;
-        }
-    }
-    ranks
-}
-
-fn cell<'w>(scene: Scene<'w>, qp: &'w QpRecord, of: Of) -> Line<'w> {
-    let (world, theme) = (&**scene.world, scene.theme);
-    let known = |text: Option<&'w str>| match text {
-        Some(text) => Line::styled(text, theme.text),
-        None => Line::styled(UNKNOWN, theme.dim),
-    };
-    let plain = |text: String| {
-        let style = if text == UNKNOWN { theme.dim } else { theme.text };
-        Line::styled(text, style)
-    };
-    let number = |n: Option<u32>| plain(n.map_or_else(|| UNKNOWN.to_owned(), |n| n.to_string()));
-    match of {
-        Of::Device => Line::styled(&*world.device(qp.device).name, theme.strong),
-        Of::Port => number(qp.port.map(u32::from)),
-        Of::Qpn => number(Some(qp.qpn)),
-        Of::Type => known(qp.qp_type.as_deref()),
-        Of::State => Line::styled(
-            qp.state.name(),
-            match qp.state {
-                QpState::Rts => theme.good,
-                QpState::Err => theme.critical,
-                QpState::Sqe | QpState::Sqd => theme.warning,
-                _ => theme.dim,
-            },
-        ),
-        Of::Pid => number(qp.pid),
-        Of::Comm => known(qp.comm.as_deref()),
-        Of::Rate => plain(number::bits(world.qps.rate_now(qp, world.now))),
-        Of::Posts => plain(number::known_count(qp.stats_t.map(|_| qp.posts))),
-        Of::Bytes => plain(number::known_bytes(qp.stats_t.map(|_| qp.bytes))),
-        Of::Errors => match qp.errors {
-            Some(n) if n > 0 => Line::styled(number::count(n), theme.critical),
-            errors => plain(number::known_count(errors)),
-        },
-        Of::PeerQpn => number(qp.remote_qpn),
-        Of::PeerGid => known(qp.remote_gid.as_deref()),
-        Of::Age => {
-            let age = number::age(world.now.saturating_sub(qp.since));
-            Line::styled(if qp.created { age } else { format!(">{age}") }, theme.text)
-        }
-        Of::Container => known(qp.container.as_deref()),
     }
 }
 

@@ -568,7 +568,7 @@ impl Running {
         // What cannot be read stays what it was.
         if let Some(totals) = self.maps.totals() {
             if totals.no_owner != self.totals.no_owner {
-                self.qps.untold = self.maps.untold().collect();
+                self.qps.set_untold(self.maps.untold().collect());
             }
             self.totals = totals;
         }

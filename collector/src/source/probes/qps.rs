@@ -75,7 +75,7 @@ pub(super) struct Qps {
     /// What is watched.
     pub(super) watched: Watched,
     /// Processes whose completions cannot all be given to a QP: none of their QPs has a number of them.
-    pub(super) untold: HashSet<u32>,
+    untold: HashSet<u32>,
     /// Lists of work requests that could not be read to their end.
     pub(super) unread: u64,
     /// Slots that could not be given back.
@@ -86,6 +86,17 @@ impl Qps {
     /// For so many slots.
     pub(super) fn new(slots: u32) -> Self {
         Self { owner: vec![Owner::Nobody; slots as usize], ..Self::default() }
+    }
+
+    /// Takes which processes have completions that cannot be given to a QP; their QPs are told of again.
+    pub(super) fn set_untold(&mut self, untold: HashSet<u32>) {
+        for (qp, known) in (0..).zip(&mut self.known) {
+            let fresh = known.pid.is_some_and(|pid| untold.contains(&pid) && !self.untold.contains(&pid));
+            if fresh && known.alive && !std::mem::replace(&mut known.dirty, true) {
+                self.dirty.push(qp);
+            }
+        }
+        self.untold = untold;
     }
 
     /// Takes up the slots that changed.
@@ -300,7 +311,8 @@ impl Qps {
         if known.slot.is_none() && known.more_slots.is_empty() {
             return;
         }
-        self.sum.read(store, known.slots());
+        let missed = known.pid.is_some_and(|pid| self.untold.contains(&pid));
+        self.sum.read(store, known.slots(), missed);
         let signature = self.sum.signature();
         if signature == known.emitted {
             return;
@@ -308,9 +320,7 @@ impl Qps {
         known.emitted = signature;
         self.unread += self.sum.unread().saturating_sub(known.unread);
         known.unread = self.sum.unread();
-        let told = known.pid.is_none_or(|pid| !self.untold.contains(&pid));
-        let watched = Watched { completions: self.watched.completions && told, ..self.watched };
-        let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &watched);
+        let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &self.watched);
         stats.vendor_err = known.vendor_err;
         let observation = Observation { t, body: Body::QpStats(stats) };
         emit(&observation);

@@ -11,10 +11,6 @@ use super::names;
 use super::store::Store;
 use crate::observation::{Histogram, Pairs, QpStats, Text};
 
-/// Bit of [`Slot::pairing`](collector_ebpf::slot::Slot::pairing): completions of the QP are not counted any more, since
-/// nobody tells whose those of its extended queue are.
-pub(super) const MISSED: u64 = MIXED << 1;
-
 /// What of all that processes do was watched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Watched {
@@ -56,10 +52,10 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Reads the slots of one QP.
-    pub(super) fn read(&mut self, store: &dyn Store, slots: impl Iterator<Item = u32>) {
+    /// Reads the slots of one QP; `missed`: not all of its completions are counted.
+    pub(super) fn read(&mut self, store: &dyn Store, slots: impl Iterator<Item = u32>, missed: bool) {
         let (sizes, latency) = (std::mem::take(&mut self.sizes), std::mem::take(&mut self.latency));
-        *self = Self { sizes, latency, has_wide: true, has_outcome: true, ..Self::default() };
+        *self = Self { sizes, latency, missed, has_wide: true, has_outcome: true, ..Self::default() };
         self.sizes.clear();
         self.latency.clear();
         for index in slots {
@@ -76,9 +72,7 @@ impl Sum {
             self.completions += read(&slot.completions);
             self.errors += read(&slot.errors);
             self.sent += read(&slot.sent);
-            let pairing = read(&slot.pairing);
-            self.mixed |= pairing & MIXED != 0;
-            self.missed |= pairing & MISSED != 0;
+            self.mixed |= read(&slot.pairing) & MIXED != 0;
             self.recv_wrs += read(&slot.recv_wrs);
             if let Some(wide) = store.wide(index) {
                 self.sizes.resize(SIZES, 0);

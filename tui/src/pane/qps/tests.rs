@@ -1,11 +1,14 @@
 //! Tests of sorting and filtering.
 
+use super::columns::value;
 use super::*;
+use crate::filter::Value;
 use crate::sample;
+use collector::observation::QpState;
 
 fn qpns(world: &World, by: Of, ascending: bool, filter: &str) -> Vec<u32> {
     let filter = Filter::parse(filter, &FIELDS).unwrap();
-    rows(world, by, ascending, &filter).iter().map(|id| world.qps.get(*id).unwrap().qpn).collect()
+    rows(world, by, ascending, &filter, usize::MAX).iter().map(|id| world.qps.get(*id).unwrap().qpn).collect()
 }
 
 #[test]
@@ -13,7 +16,7 @@ fn rows_are_sorted_by_number_and_by_text_both_ways() {
     let world = sample::healthy();
     for by in COLUMNS.map(|(of, _)| of) {
         for ascending in [true, false] {
-            let ids = rows(&world, by, ascending, &Filter::default());
+            let ids = rows(&world, by, ascending, &Filter::default(), usize::MAX);
             assert_eq!(ids.len(), world.qps.len());
             let values: Vec<_> = ids.iter().map(|id| value(&world, world.qps.get(*id).unwrap(), by)).collect();
             let in_order = values.windows(2).all(|pair| match (pair[0], pair[1]) {
@@ -27,6 +30,40 @@ fn rows_are_sorted_by_number_and_by_text_both_ways() {
             assert!(in_order, "{by:?} {ascending}");
         }
     }
+}
+
+#[test]
+fn the_first_rows_are_the_same_whether_the_others_are_sorted_or_not() {
+    let world = sample::faulty();
+    for by in COLUMNS.map(|(of, _)| of) {
+        let all = rows(&world, by, false, &Filter::default(), usize::MAX);
+        for first in [0, 1, 17, all.len() - 1, all.len()] {
+            let some = rows(&world, by, false, &Filter::default(), first);
+            assert_eq!(some[..first], all[..first], "{by:?} {first}");
+            let (mut some, mut all) = (some, all.clone());
+            some.sort_unstable();
+            all.sort_unstable();
+            assert_eq!(some, all, "none is lost or doubled");
+        }
+    }
+}
+
+#[test]
+fn who_goes_to_the_last_row_selects_the_last_one_of_all() {
+    let world = sample::faulty();
+    let status = collector::feed::Status::new(collector::feed::Mode::Live);
+    let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
+    let coverage = collector::inventory::Coverage::default();
+    let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+    let mut pane = Qps::default();
+    let area = Rect::new(0, 0, 100, 12);
+    pane.draw(scene, area, &mut Buffer::empty(area));
+    // As if there were more rows than are sorted at first.
+    pane.order(&world, 20);
+    pane.act(Action::Bottom, scene);
+    pane.draw(scene, area, &mut Buffer::empty(area));
+    let all = rows(&world, Of::Rate, false, &Filter::default(), usize::MAX);
+    assert_eq!((pane.selected, pane.selection.row), (all.last().copied(), all.len() - 1));
 }
 
 #[test]
@@ -80,7 +117,17 @@ fn a_frame_with_all_qps_a_nic_can_have() {
         pane.filter = Filter::parse(filter, &FIELDS).unwrap();
         for (generation, new) in [(1, "new world"), (2, "new world"), (2, "same world")] {
             let start = std::time::Instant::now();
-            pane.draw(Scene { world: &world, status: &status, generation, theme: &theme }, area, &mut buf);
+            pane.draw(
+                Scene {
+                    world: &world,
+                    status: &status,
+                    coverage: &collector::inventory::Coverage::default(),
+                    generation,
+                    theme: &theme,
+                },
+                area,
+                &mut buf,
+            );
             println!("{what}, {new}: {:?}", start.elapsed());
         }
         pane.found_for = None;

@@ -1,0 +1,278 @@
+//! The histories a finding's evidence was taken from, for the small charts beside it.
+//!
+//! Evidence names what it compares: a counter by the driver's name, or something computed from several, in words. Both
+//! have a history somewhere in the world; what has none (a state, a limit) has no chart.
+
+use collector::finding::{Finding, SubjectKey};
+use collector::inventory::{LatencyWindow, PcieRecord, PortRecord, PostWindow, SizeClass, World};
+use collector::observation::AerSeverity;
+use collector::timeline::counter_table::Meaning;
+
+use crate::health;
+use crate::lane::Axis;
+use crate::number;
+
+/// Small charts of one finding.
+const MOST: usize = 4;
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// Bytes a second, as bits.
+    Bits,
+    /// A number a second.
+    PerSecond,
+    /// A share of one.
+    Share,
+    /// Nanoseconds.
+    Time,
+    /// A plain number.
+    Count,
+}
+
+impl Write {
+    /// A value with its unit.
+    pub(crate) fn text(self, value: Option<f64>) -> String {
+        let Some(value) = value else { return number::UNKNOWN.to_owned() };
+        match self {
+            Self::Bits => format!("{}b/s", number::bits(Some(value)).replace("  ", " ")),
+            Self::PerSecond => format!("{}/s", number::per_second(Some(value))),
+            Self::Share if value > 0.0 && value < 0.0005 => format!("{value:.0e}"),
+            Self::Share => format!("{:.2}%", value * 100.0),
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time is not negative")]
+            Self::Time => number::short_time(value as u64),
+            Self::Count => number::per_second(Some(value)),
+        }
+    }
+}
+
+/// One history on an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct History {
+    /// The evidence's name.
+    pub(crate) name: String,
+    /// A value a cell.
+    pub(crate) values: Vec<Option<f64>>,
+    /// How they are written.
+    pub(crate) write: Write,
+}
+
+/// What stands behind a name in words.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Rate(Meaning, Write),
+    /// The one per the other.
+    Ratio(Meaning, Meaning),
+    /// Microseconds a second, as a share of time.
+    Paused(Meaning),
+    Posted(fn(&PostWindow) -> Option<f64>, Write),
+    Latency(SizeClass, f64),
+    Loopback,
+    Failures,
+    Aer(Option<AerSeverity>),
+}
+
+/// Names of evidence and what stands behind them; the first that the evidence's name begins with counts.
+const KNOWN: &[(&str, Of)] = &[
+    ("marked / received packets", Of::Ratio(Meaning::EcnMarkedRx, Meaning::RxPackets)),
+    ("packets received with CE", Of::Rate(Meaning::EcnMarkedRx, Write::PerSecond)),
+    ("packets marked by the NIC", Of::Rate(Meaning::EcnMarkedRx, Write::PerSecond)),
+    ("received share of the rate", Of::Rate(Meaning::RxBytes, Write::Bits)),
+    ("sent share of the rate", Of::Rate(Meaning::TxBytes, Write::Bits)),
+    ("throughput sent", Of::Rate(Meaning::TxBytes, Write::Bits)),
+    ("throughput", Of::Rate(Meaning::RxBytes, Write::Bits)),
+    ("sum sent", Of::Rate(Meaning::TxBytes, Write::Bits)),
+    ("sum received", Of::Rate(Meaning::RxBytes, Write::Bits)),
+    ("pause received", Of::Paused(Meaning::RxPauseDuration)),
+    ("pause sent", Of::Paused(Meaning::TxPauseDuration)),
+    ("CNPs sent", Of::Rate(Meaning::CnpSent, Write::PerSecond)),
+    ("CNPs handled", Of::Rate(Meaning::CnpHandled, Write::PerSecond)),
+    ("CNPs ignored", Of::Rate(Meaning::CnpIgnored, Write::PerSecond)),
+    ("CNPs received / packets sent", Of::Ratio(Meaning::CnpHandled, Meaning::TxPackets)),
+    ("packets out of sequence", Of::Rate(Meaning::OutOfSequence, Write::PerSecond)),
+    ("pre-FEC bit error ratio, limit", Of::Rate(Meaning::PostFecErrors, Write::PerSecond)),
+    ("pre-FEC bit error ratio", Of::Rate(Meaning::PreFecCorrectedBits, Write::PerSecond)),
+    ("errors after FEC", Of::Rate(Meaning::PostFecErrors, Write::PerSecond)),
+    ("CRC errors", Of::Rate(Meaning::CrcErrors, Write::PerSecond)),
+    ("symbol errors", Of::Rate(Meaning::SymbolError, Write::PerSecond)),
+    ("QPs posted to", Of::Posted(|w| Some(f64::from(w.qps)), Write::Count)),
+    ("changes of the QP, of all posts", Of::Posted(|w| share(w.switches.0, w.switches.1), Write::Share)),
+    ("work requests of at most 4 KB", Of::Posted(|w| share(w.small, w.sized), Write::Share)),
+    ("work requests", Of::Posted(|w| Some(w.wrs as f64), Write::Count)),
+    ("latency of small operations", Of::Posted(PostWindow::mean_small_latency_ns, Write::Time)),
+    ("latency, mean", Of::Posted(PostWindow::mean_latency_ns, Write::Time)),
+    ("median latency of small operations", Of::Latency(SizeClass::Small, 0.5)),
+    ("loopback latency", Of::Loopback),
+    ("QPs in error", Of::Failures),
+    ("QPs in ERR", Of::Failures),
+    ("QPs that went to the error state", Of::Failures),
+    ("Rollover + Timeout", Of::Aer(Some(AerSeverity::Corrected))),
+    ("corrected errors", Of::Aer(Some(AerSeverity::Corrected))),
+    ("non-fatal errors", Of::Aer(Some(AerSeverity::Nonfatal))),
+    ("fatal errors", Of::Aer(Some(AerSeverity::Fatal))),
+    ("pcie.aer", Of::Aer(None)),
+];
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// The histories behind a finding, in the order of its evidence; what the port carried meanwhile comes last.
+pub(crate) fn histories(world: &World, finding: &Finding, axis: &Axis) -> Vec<History> {
+    let Some(port) = health::port_of(world, finding) else { return Vec::new() };
+    let mut found: Vec<History> = Vec::new();
+    for row in &finding.evidence {
+        if found.len() + 1 >= MOST {
+            break;
+        }
+        let history = of_counter(port, &row.series, axis).or_else(|| in_words(world, port, finding, &row.series, axis));
+        let Some(history) = history else { continue };
+        // Two names for the same numbers are one chart; what was never known is none.
+        let new = !found.iter().any(|old| old.values == history.values);
+        if new && history.values.iter().any(Option::is_some) {
+            found.push(history);
+        }
+    }
+    let carried = |name: &str, meaning| History {
+        name: name.to_owned(),
+        values: port.rates.get(&meaning).map_or_else(Vec::new, |ring| axis.values(ring)),
+        write: Write::Bits,
+    };
+    for carried in [carried("received", Meaning::RxBytes), carried("sent", Meaning::TxBytes)] {
+        let shown = found.iter().any(|old| old.write == Write::Bits);
+        if !shown && carried.values.iter().any(Option::is_some) {
+            found.push(carried);
+        }
+    }
+    found
+}
+
+/// A counter's own history: of its meaning, or else the times at which it grew.
+fn of_counter(port: &PortRecord, name: &str, axis: &Axis) -> Option<History> {
+    let series = port.counter(name.split(", ").next().unwrap_or(name))?;
+    let alone = |meaning: &Meaning| port.series_of(*meaning).count() == 1;
+    if let Some(ring) = series.def.meaning.filter(alone).and_then(|meaning| port.rates.get(&meaning)) {
+        let write = if series.def.unit.bytes_factor().is_some() { Write::Bits } else { Write::PerSecond };
+        return Some(History { name: name.to_owned(), values: axis.values(ring), write });
+    }
+    let changes = series.changes_since(axis.from()).filter_map(|(t, n)| Some((t, n? as f64)));
+    let values = summed(axis, series.known_since().unwrap_or(axis.now), changes);
+    Some(History { name: name.to_owned(), values, write: Write::Count })
+}
+
+fn in_words(world: &World, port: &PortRecord, finding: &Finding, name: &str, axis: &Axis) -> Option<History> {
+    let (_, of) = KNOWN.iter().find(|(begin, _)| name.starts_with(begin))?;
+    let ring = |meaning| port.rates.get(&meaning).map(|ring| axis.values(ring));
+    let (values, write) = match of {
+        Of::Rate(meaning, write) => (ring(*meaning)?, *write),
+        Of::Ratio(some, all) => {
+            let whole = ring(*all)?;
+            let ratio = |(some, all): (Option<f64>, Option<f64>)| {
+                some.zip(all).filter(|(_, all)| *all > 0.0).map(|(some, all)| some / all)
+            };
+            (ring(*some)?.into_iter().zip(whole).map(ratio).collect(), Write::Share)
+        }
+        Of::Paused(meaning) => (ring(*meaning)?.into_iter().map(|us| us.map(|us| us / 1e6)).collect(), Write::Share),
+        Of::Posted(pick, write) => {
+            let windows = port.posting.newest_first().take_while(|window| window.t > axis.from());
+            (averaged(axis, windows.filter_map(|window| Some((window.t, pick(window)?)))), *write)
+        }
+        Of::Latency(class, q) => {
+            let quantile = |window: &LatencyWindow| Some((window.t, window.quantile_ns(*q)?));
+            (averaged(axis, port.latencies.since(*class, axis.from()).filter_map(quantile)), Write::Time)
+        }
+        Of::Loopback => {
+            let measured = port.loopbacks.since(axis.from());
+            (averaged(axis, measured.map(|(t, sample)| (*t, sample.p50_ns as f64))), Write::Time)
+        }
+        Of::Failures => {
+            let its = world.qp_failures.since(axis.from()).filter(|(_, failure)| {
+                failure.device == port.key.device && failure.port.is_none_or(|number| number == port.key.port)
+            });
+            (summed(axis, world.started, its.map(|(t, _)| (*t, 1.0))), Write::Count)
+        }
+        Of::Aer(severity) => {
+            let function = match &finding.key {
+                SubjectKey::Pci(pci) => world.pcie.get(pci),
+                _ => world.function_of(port).and_then(|pci| world.pcie.get(pci)),
+            };
+            (aer(function?, *severity, world.started, axis), Write::Count)
+        }
+    };
+    Some(History { name: name.to_owned(), values, write })
+}
+
+/// AER errors of a function by time: reported ones, or where none were the growth of its totals.
+fn aer(record: &PcieRecord, severity: Option<AerSeverity>, since: u64, axis: &Axis) -> Vec<Option<f64>> {
+    let wanted = |s: AerSeverity| severity.is_none_or(|severity| severity == s);
+    let reported = record.events.since(axis.from()).filter(|(_, event)| wanted(event.severity));
+    let reported: Vec<(u64, f64)> = reported.map(|(t, _)| (*t, 1.0)).collect();
+    if !reported.is_empty() {
+        return summed(axis, since, reported.into_iter());
+    }
+    let counted =
+        record.growth.since(axis.from()).filter(|(_, (s, name, _))| wanted(*s) && !name.starts_with("TOTAL_"));
+    summed(axis, since, counted.map(|(t, (_, _, n))| (*t, *n as f64)))
+}
+
+/// What came in each cell; nothing came where somebody watched, unknown is what was before `since`.
+fn summed(axis: &Axis, since: u64, events: impl Iterator<Item = (u64, f64)>) -> Vec<Option<f64>> {
+    // Before the beginning of time nobody watched.
+    let watched = |cell: u16| (axis.time(cell) >= since.max(1)).then_some(0.0);
+    let mut values: Vec<Option<f64>> = (0..axis.width).map(watched).collect();
+    for (t, n) in events {
+        if let Some(value) = axis.cell(t).and_then(|cell| values.get_mut(usize::from(cell))) {
+            *value = Some(value.unwrap_or(0.0) + n);
+        }
+    }
+    values
+}
+
+/// The mean of what was measured in each cell; a cell shorter than the time between two measurements has the one before.
+fn averaged(axis: &Axis, samples: impl Iterator<Item = (u64, f64)>) -> Vec<Option<f64>> {
+    let mut sums: Vec<(f64, u32)> = vec![(0.0, 0); usize::from(axis.width)];
+    for (t, value) in samples {
+        if let Some(sum) = axis.cell(t).and_then(|cell| sums.get_mut(usize::from(cell))) {
+            *sum = (sum.0 + value, sum.1 + 1);
+        }
+    }
+    let window = usize::from(axis.width).div_ceil(axis.windows.max(1));
+    let mut last: Option<(usize, f64)> = None;
+    let mut values = Vec::with_capacity(sums.len());
+    for (cell, (sum, n)) in sums.into_iter().enumerate() {
+        if n > 0 {
+            last = Some((cell, sum / f64::from(n)));
+        }
+        values.push(last.filter(|(at, _)| cell - at < window.max(1)).map(|(_, value)| value));
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AXIS: Axis = Axis { now: 10_000_000_000, windows: 10, window_ns: 1_000_000_000, width: 10 };
+
+    #[test]
+    fn nothing_is_zero_where_somebody_watched_and_unknown_before() {
+        let values = summed(&AXIS, 5_000_000_000, [(7_500_000_000, 2.0), (7_600_000_000, 1.0)].into_iter());
+        assert_eq!(values[2], None);
+        assert_eq!(values[9], Some(0.0));
+        assert!((values.iter().flatten().sum::<f64>() - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_measurement_stands_for_its_own_window_only() {
+        let wide = Axis { width: 30, ..AXIS };
+        let values = averaged(&wide, [(5_000_000_000, 7.0)].into_iter());
+        assert_eq!(values.iter().flatten().count(), 3);
+    }
+
+    #[test]
+    fn a_share_too_small_for_two_digits_is_not_zero() {
+        assert_eq!(Write::Share.text(Some(2e-6)), "2e-6");
+        assert_eq!(Write::Share.text(Some(0.0)), "0.00%");
+        assert_eq!(Write::Share.text(None), "–");
+    }
+}

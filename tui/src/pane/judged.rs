@@ -1,0 +1,58 @@
+//! Which rules cannot be judged on this node or not yet, and why. Asking all of them walks much of the world, and the
+//! answer changes slowly: it is kept for a while.
+
+use std::sync::Arc;
+
+use collector::finding::Book;
+use collector::inventory::World;
+use collector::observation::Nanos;
+use collector::rule::{self, Settings, View};
+
+/// How long an answer is kept, ns.
+const KEPT_NS: Nanos = 5_000_000_000;
+
+/// A rule that cannot be judged, and why.
+pub(crate) type NotJudged = (&'static str, String);
+
+/// The last answer.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    last: Option<(Nanos, Arc<Vec<NotJudged>>)>,
+}
+
+impl Judged {
+    /// The rules that cannot be judged.
+    pub(crate) fn missing(&mut self, world: &World) -> Arc<Vec<NotJudged>> {
+        match &self.last {
+            Some((t, rules)) if (*t..t.saturating_add(KEPT_NS)).contains(&world.now) => rules.clone(),
+            _ => {
+                let (settings, book) = (Settings::default(), Book::default());
+                let view = View { world, now: world.now, settings: &settings, book: &book };
+                let missing = |rule: &&dyn rule::Rule| Some((rule.id(), rule.not_judged(&view)?));
+                let rules = Arc::new(rule::all().iter().filter_map(missing).collect::<Vec<_>>());
+                self.last = Some((world.now, rules.clone()));
+                rules
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn an_answer_is_kept_for_a_while_and_never_for_an_earlier_time() {
+        let mut judged = Judged::default();
+        let mut world = (*sample::healthy()).clone();
+        let first = judged.missing(&world);
+        world.now += KEPT_NS - 1;
+        assert!(Arc::ptr_eq(&judged.missing(&world), &first));
+        world.now += 1;
+        let second = judged.missing(&world);
+        assert!(!Arc::ptr_eq(&second, &first));
+        world.now -= 1;
+        assert!(!Arc::ptr_eq(&judged.missing(&world), &second));
+    }
+}

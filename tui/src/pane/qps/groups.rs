@@ -1,0 +1,210 @@
+//! QPs put together by process, peer or port: a row for each, with the sums of its QPs.
+
+use std::collections::HashMap;
+
+use collector::inventory::{QpRecord, QpRef, World};
+use collector::observation::QpState;
+use ratatui::text::Line;
+
+use crate::number::{self, UNKNOWN};
+use crate::table::{self, Column};
+use crate::theme::Theme;
+
+/// What QPs are put together by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum By {
+    /// Not at all.
+    #[default]
+    Nothing,
+    /// Their process.
+    Process,
+    /// The GID of the other end.
+    Peer,
+    /// Their port.
+    Port,
+}
+
+impl By {
+    /// The next one.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Nothing => Self::Process,
+            Self::Process => Self::Peer,
+            Self::Peer => Self::Port,
+            Self::Port => Self::Nothing,
+        }
+    }
+
+    /// The word.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Process => "process",
+            Self::Peer => "peer",
+            Self::Port => "port",
+        }
+    }
+}
+
+/// What makes QPs belong together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key<'w> {
+    Process(Option<u32>, Option<&'w str>),
+    Peer(Option<&'w str>),
+    Port(&'w str, Option<u8>),
+}
+
+/// A row: QPs that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Group {
+    /// What they have in common, for people.
+    pub(super) name: String,
+    /// The filter that leaves just them; empty where what they have in common is not known.
+    pub(super) filter: String,
+    qps: u64,
+    in_error: u64,
+    /// Sums over those that have a number; `None` when none has.
+    rate: Option<f64>,
+    posts: Option<u64>,
+    bytes: Option<u64>,
+    errors: Option<u64>,
+}
+
+/// The columns; the numbers after the third can be sorted by.
+pub(super) const COLUMNS: [Column; 7] = [
+    table::text("GROUP", 24, 255).growing(),
+    table::number("QPs", 7, 250),
+    table::number("IN ERR", 7, 245),
+    table::number("TX b/s", 7, 240),
+    table::number("POSTS", 8, 40),
+    table::number("BYTES", 9, 50),
+    table::number("ERR", 7, 230),
+];
+
+/// The column groups are sorted by at first.
+pub(super) const RATE: usize = 3;
+
+fn add<T: std::ops::Add<Output = T>>(sum: &mut Option<T>, one: Option<T>) {
+    *sum = match (sum.take(), one) {
+        (Some(sum), Some(one)) => Some(sum + one),
+        (one, other) => one.or(other),
+    };
+}
+
+impl Group {
+    fn new(key: &Key<'_>) -> Self {
+        let (name, filter) = match key {
+            Key::Process(pid, comm) => (
+                format!("{} {}", comm.unwrap_or(UNKNOWN), pid.map_or(UNKNOWN.to_owned(), |pid| pid.to_string())),
+                pid.map_or(String::new(), |pid| format!("pid={pid}")),
+            ),
+            Key::Peer(gid) => {
+                (gid.unwrap_or(UNKNOWN).to_owned(), gid.map_or(String::new(), |gid| format!("peer={gid}")))
+            }
+            Key::Port(device, port) => (
+                port.map_or_else(|| format!("{device}/{UNKNOWN}"), |port| format!("{device}/{port}")),
+                port.map_or_else(|| format!("device={device}"), |port| format!("device={device} port={port}")),
+            ),
+        };
+        // The filter's words end at spaces.
+        let filter = if matches!(key, Key::Peer(_)) && filter.contains(' ') { String::new() } else { filter };
+        Self { name, filter, qps: 0, in_error: 0, rate: None, posts: None, bytes: None, errors: None }
+    }
+
+    fn take(&mut self, world: &World, qp: &QpRecord) {
+        self.qps += 1;
+        self.in_error += u64::from(matches!(qp.state, QpState::Err | QpState::Sqe));
+        add(&mut self.rate, world.qps.rate_now(qp, world.now));
+        add(&mut self.posts, qp.stats_t.map(|_| qp.posts));
+        add(&mut self.bytes, qp.stats_t.map(|_| qp.bytes));
+        add(&mut self.errors, qp.errors);
+    }
+
+    /// What a column is sorted by; unknown last.
+    fn weight(&self, column: usize) -> f64 {
+        let whole = |n: Option<u64>| n.map(|n| n as f64);
+        let value = match column {
+            1 => whole(Some(self.qps)),
+            2 => whole(Some(self.in_error)),
+            4 => whole(self.posts),
+            5 => whole(self.bytes),
+            6 => whole(self.errors),
+            _ => self.rate,
+        };
+        value.unwrap_or(-1.0)
+    }
+
+    /// The cells, in the order of [`COLUMNS`].
+    pub(super) fn cells(&self, theme: &Theme) -> Vec<Line<'static>> {
+        let plain = |text: String| {
+            let style = if text == UNKNOWN || text == "0" { theme.dim } else { theme.text };
+            Line::styled(text, style)
+        };
+        let loud = |n: Option<u64>| match n {
+            Some(n) if n > 0 => Line::styled(number::count(n), theme.critical),
+            n => plain(number::known_count(n)),
+        };
+        vec![
+            Line::styled(self.name.clone(), theme.strong),
+            plain(number::count(self.qps)),
+            loud(Some(self.in_error)),
+            plain(number::bits(self.rate)),
+            plain(number::known_count(self.posts)),
+            plain(number::known_bytes(self.bytes)),
+            loud(self.errors),
+        ]
+    }
+}
+
+/// The groups of these QPs, sorted by a column; equal ones by name.
+pub(super) fn groups(world: &World, qps: &[QpRef], by: By, column: usize, ascending: bool) -> Vec<Group> {
+    let mut groups: HashMap<Key<'_>, Group> = HashMap::new();
+    for qp in qps.iter().filter_map(|id| world.qps.get(*id)) {
+        let key = match by {
+            By::Nothing => continue,
+            By::Process => Key::Process(qp.pid, qp.comm.as_deref()),
+            By::Peer => Key::Peer(qp.remote_gid.as_deref()),
+            By::Port => Key::Port(&world.device(qp.device).name, qp.port),
+        };
+        groups.entry(key).or_insert_with_key(Group::new).take(world, qp);
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by(|a, b| {
+        let order = if column == 0 { b.name.cmp(&a.name) } else { a.weight(column).total_cmp(&b.weight(column)) };
+        let order = if ascending { order } else { order.reverse() };
+        order.then_with(|| a.name.cmp(&b.name))
+    });
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn all(world: &World) -> Vec<QpRef> {
+        world.qps.iter().map(|qp| qp.id).collect()
+    }
+
+    #[test]
+    fn every_qp_is_in_one_group_and_none_is_made_up() {
+        let world = sample::faulty();
+        for by in [By::Process, By::Peer, By::Port] {
+            let groups = groups(&world, &all(&world), by, RATE, false);
+            assert!(groups.len() > 1, "{by:?}");
+            assert_eq!(groups.iter().map(|group| group.qps).sum::<u64>(), world.qps.len() as u64, "{by:?}");
+            assert!(groups.windows(2).all(|pair| pair[0].weight(RATE) >= pair[1].weight(RATE)), "{by:?}");
+        }
+    }
+
+    #[test]
+    fn the_port_with_the_dead_qps_says_so() {
+        let world = sample::faulty();
+        let groups = groups(&world, &all(&world), By::Port, 2, false);
+        assert_eq!(
+            (&*groups[0].name, groups[0].in_error, &*groups[0].filter),
+            ("mlx5_4/1", 64, "device=mlx5_4 port=1")
+        );
+        assert_eq!(groups[1].in_error, 0);
+    }
+}
