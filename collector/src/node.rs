@@ -21,6 +21,7 @@ use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
 use crate::source::starting::Starting;
 use crate::source::sysfs::{NoDevice, SysfsOptions, SysfsSource, why_no_device};
+use crate::source::verbs::Making;
 use crate::source::{Availability, Emit, Missing, Source, devlink, ethtool, nldev};
 
 /// What to watch, and how.
@@ -44,6 +45,9 @@ pub struct NodeOptions {
     pub packet_budget: u32,
     /// Measure a loopback of each port with this program (`None`: the one that is found); `None` measures nothing.
     pub loopback: Option<Option<PathBuf>>,
+    /// Where changes are allowed, have QPs and CQs made by this program (`None`: the one that is found) to learn the functions
+    /// they have of their own; `None` makes nothing.
+    pub making: Option<Option<PathBuf>>,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -94,6 +98,11 @@ impl Node {
             let now = u32::try_from(netlink.count_qps()).unwrap_or(u32::MAX);
             let probes = options.probes.clone().map(|probes| ProbeOptions {
                 max_qps: options.max_qps.unwrap_or_else(|| probes.max_qps.max(now.saturating_mul(2))),
+                making: options.making.clone().map(|program| Making {
+                    program,
+                    device: options.device.clone(),
+                    exclude: options.exclude.clone(),
+                }),
                 ..probes
             });
             let coverage = netlink.coverage();

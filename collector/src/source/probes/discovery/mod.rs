@@ -139,7 +139,8 @@ impl Discovery {
     /// A process uses verbs.
     pub(super) fn saw(&mut self, tgid: u32) {
         // One whose memory was searched in vain would be searched again.
-        let done = |process: &Process| process.has_device && (process.looked == Some(self.round) || process.missing.is_some());
+        let done =
+            |process: &Process| process.has_device && (process.looked == Some(self.round) || process.missing.is_some());
         if !self.refused.contains(&tgid) && !self.known.get(&tgid).is_some_and(done) {
             self.asked.insert(tgid);
         }
