@@ -22,6 +22,7 @@ use crate::source::pcie::{PcieOptions, PcieSource};
 use crate::source::probes::{ProbeOptions, Probes};
 use crate::source::starting::Starting;
 use crate::source::sysfs::{NoDevice, SysfsOptions, SysfsSource, why_no_device};
+use crate::source::verbs::Making;
 use crate::source::{Availability, Emit, Missing, Source, devlink, ethtool, nldev};
 
 /// What to watch, and how.
@@ -47,6 +48,9 @@ pub struct NodeOptions {
     pub loopback: Option<Option<PathBuf>>,
     /// What may be changed on the node.
     pub changes: Changes,
+    /// Where changes are allowed, have QPs and CQs made by this program (`None`: the one that is found) to learn the functions
+    /// they have of their own; `None` makes nothing.
+    pub making: Option<Option<PathBuf>>,
     /// Start the probes aside: a screen is there at once, but what happens in the first second or so is not traced.
     pub probes_aside: bool,
 }
@@ -97,6 +101,11 @@ impl Node {
             let now = u32::try_from(netlink.count_qps()).unwrap_or(u32::MAX);
             let probes = options.probes.clone().map(|probes| ProbeOptions {
                 max_qps: options.max_qps.unwrap_or_else(|| probes.max_qps.max(now.saturating_mul(2))),
+                making: options.making.clone().map(|program| Making {
+                    program,
+                    device: options.device.clone(),
+                    exclude: options.exclude.clone(),
+                }),
                 ..probes
             });
             let coverage = netlink.coverage();

@@ -1,7 +1,7 @@
 # Connections of processes that have builds of the provider of their own, some of which were there before `rdmascope record`,
 # and a process of which nothing can be found.
 # order: 25
-# timeout: 240
+# timeout: 300
 # needs: rdmascope
 
 fabric || fail 'the fabric did not come up'

@@ -116,6 +116,7 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             device: or(&global.device, file.device),
             exclude: or(&global.exclude, file.exclude),
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
+            making: None,
             probes: (!global.no_ebpf && !file.no_ebpf).then_some(probes),
             max_qps: global.max_qps.or(file.max_qps),
             packets,

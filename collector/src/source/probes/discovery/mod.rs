@@ -145,7 +145,8 @@ impl Discovery {
     /// A process uses verbs.
     pub(super) fn saw(&mut self, tgid: u32) {
         // One whose memory was searched in vain would be searched again.
-        let done = |process: &Process| process.has_device && (process.round == self.round || process.missing.is_some());
+        let done =
+            |process: &Process| process.has_device && (process.looked == Some(self.round) || process.missing.is_some());
         if !self.refused.contains(&tgid) && !self.known.get(&tgid).is_some_and(done) {
             self.asked.insert(tgid);
         }
@@ -198,6 +199,7 @@ impl Discovery {
         for mut process in looked.processes {
             news.places.append(&mut process.places);
             news.modify_qp.extend(process.modify_qp.take());
+            process.looked = Some(self.round);
             self.remember(process);
         }
         news.places.sort_by(|(a, at), (b, bt)| (a, at.file(), at.offset).cmp(&(b, bt.file(), bt.offset)));
@@ -205,8 +207,7 @@ impl Discovery {
         Some(news)
     }
 
-    fn remember(&mut self, mut process: Process) {
-        process.round = self.round;
+    fn remember(&mut self, process: Process) {
         self.changed = true;
         if self.known.len() >= MOST_REMEMBERED && !self.known.contains_key(&process.pid) {
             self.forgotten += 1;

@@ -34,8 +34,8 @@ pub(super) struct Process {
     pub(super) missing: Option<Why>,
     /// The ways it may post where no probe sees it, by the files it maps.
     pub(super) ways: Vec<(Way, String)>,
-    /// In which round it was looked at.
-    pub(super) round: u64,
+    /// In which round it was looked at; `None` when all that is known of it is what it told itself.
+    pub(super) looked: Option<u64>,
 }
 
 /// How thoroughly a process is looked at.

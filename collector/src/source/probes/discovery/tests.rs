@@ -305,6 +305,7 @@ fn a_process_that_makes_qps_later_is_looked_at_again_for_what_it_has_loaded_sinc
         pid: 77,
         has_device: true,
         missing: missing.map(Into::into),
+        looked: Some(0),
         ..Process::default()
     };
     discovery.remember(process(None));
@@ -318,6 +319,16 @@ fn a_process_that_makes_qps_later_is_looked_at_again_for_what_it_has_loaded_sinc
     discovery.round += 1;
     discovery.saw(77);
     assert!(discovery.asked.is_empty());
+}
+
+#[test]
+fn a_process_that_told_where_it_posts_before_it_was_looked_at_is_still_looked_at() {
+    let mut discovery = Discovery::new(Path::new("/proc"));
+    let own = std::process::id();
+    let taken = discovery.take(own, &[(Operation::PostSend, post_send as *const () as u64)]);
+    assert_eq!(taken.len(), 1);
+    discovery.saw(own);
+    assert!(discovery.asked.contains(&own));
 }
 
 #[test]
