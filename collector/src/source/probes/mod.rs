@@ -682,12 +682,12 @@ impl Source for Probes {
         }
         self.learned();
         self.discover();
-        let t = self.running.as_ref().map_or(now, |running| running.last_t.max(now));
-        self.discovery.tell(&mut |process| emit(&Observation { t, body: Body::Process(process) }));
         self.govern(now, now >= self.due);
         if now >= self.due && self.running.as_ref().is_some_and(|running| running.sweeps.is_multiple_of(REAP_SWEEPS)) {
             self.let_go();
         }
+        let t = self.running.as_ref().map_or(now, |running| running.last_t);
+        self.discovery.tell(&mut |process| emit(&Observation { t, body: Body::Process(process) }));
         if now >= self.due {
             self.due = now + PERIOD_NS;
             // Every sweep ends with this line, also when nothing moved: it tells an idle QP from one nobody looks at.
