@@ -216,7 +216,10 @@ fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -
         Span::styled(format!(" {} ", health.word), style),
     ];
     if let Some(finding) = health::worst(world, port) {
-        spans.push(Span::styled(format!("  {}: {}", finding.rule, finding.summary), theme.text));
+        spans.push(Span::styled(
+            format!("  {} ({}): {}", finding.rule, finding.grade.name(), finding.summary),
+            theme.text,
+        ));
     }
     Line::from(spans)
 }
