@@ -71,7 +71,10 @@ impl Running {
     fn with(device: &str, shift: u64) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
         let program = files.path().join("libtest-rdmav34.so");
-        fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy");
+        // By a process of its own: a child that another test starts meanwhile would have what is written here open, too,
+        // and what is open for writing cannot be run.
+        let copied = Command::new("cp").arg(std::env::current_exe().expect("this program")).arg(&program).status();
+        assert!(copied.is_ok_and(|status| status.success()));
         let class = files.path().join("class/uverbs0");
         fs::create_dir_all(&class).expect("a directory");
         fs::write(class.join("dev"), "1:7\n").expect("a file");
