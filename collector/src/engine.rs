@@ -9,7 +9,7 @@ use foldhash::fast::FixedState;
 use crate::finding::{Book, Finding};
 use crate::incident;
 use crate::inventory::failover::stopwatch::Stopwatch;
-use crate::inventory::{DeviceId, Failover, PcieRecord, ProbeGroupRecord, ProbeRecord, SourceRecord, World};
+use crate::inventory::{DeviceId, Failover, PcieRecord, ProbeGroupRecord, ProbeRecord, SourceRecord, Traced, World};
 use crate::observation::recording::Header;
 use crate::observation::{self, Body, Nanos, Observation};
 use crate::rule::{self, Settings, Trigger, View};
@@ -46,6 +46,8 @@ pub struct Engine {
     failover_changes: Vec<Arc<Failover>>,
     /// QP failures up to here are in the devices' totals.
     failures_counted: Nanos,
+    /// What the sweeps of the open window cover of which posts were watched for long enough, ns.
+    swept_ns: Nanos,
 }
 
 impl Engine {
@@ -69,6 +71,7 @@ impl Engine {
             stopwatch: Stopwatch::default(),
             failover_changes: Vec::new(),
             failures_counted: 0,
+            swept_ns: 0,
         }
     }
 
@@ -183,11 +186,10 @@ impl Engine {
     fn close_window(&mut self, at: Nanos) {
         self.world.windows += 1;
         self.count_failures(at);
-        let tracing = self.tracing(at);
-        self.close_qps(at, tracing);
-        let window_s = self.window_ns as f64 / 1e9;
+        let traced = self.traced(at);
+        self.close_qps(at, traced.ns(self.window_ns).is_some());
         for port in &mut self.world.ports {
-            Arc::make_mut(port).close_window(at, window_s, tracing);
+            Arc::make_mut(port).close_window(at, self.window_ns, traced);
         }
         for device in self.world.devices.iter_mut().filter(|device| !device.sets.is_empty()) {
             Arc::make_mut(device).sets.iter_mut().flat_map(|set| &mut set.series).for_each(|series| series.expire(at));
@@ -200,10 +202,17 @@ impl Engine {
         self.close_failovers(at);
     }
 
-    /// The data path was swept within the last three seconds.
-    fn tracing(&self, now: Nanos) -> bool {
-        self.world.qps.sweeps[0].is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000)
-            && self.world.probes.as_ref().is_none_or(|probes| probes.data_path())
+    /// How posts were watched in the window that ends: all the time where the data path was swept within the last three
+    /// seconds. Once they are paused now and then, only a sweep in which they were watched says anything: that nothing was
+    /// counted in a pause does not say that nothing was posted.
+    fn traced(&mut self, now: Nanos) -> Traced {
+        let swept_ns = std::mem::take(&mut self.swept_ns);
+        let probes = self.world.probes.as_ref();
+        if probes.is_some_and(|probes| probes.posts_watched_ns.is_some()) {
+            return Traced::Swept(swept_ns);
+        }
+        let recent = self.world.qps.sweeps[0].is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000);
+        if recent && probes.is_none_or(|probes| probes.data_path()) { Traced::All } else { Traced::No }
     }
 
     fn ask(&mut self, trigger: Trigger) {
@@ -274,10 +283,15 @@ impl Engine {
     }
 
     fn probes(&mut self, t: Nanos, seen: &observation::Probes<'_>) {
-        // A sweep in which posts were hardly watched says nothing of what was posted: QPs keep what they are known for.
-        let before = self.world.probes.as_ref().and_then(|before| before.posts_watched_ns);
-        let watched = seen.posts_watched_ns.zip(before).map(|(now, before)| now.saturating_sub(before));
-        if watched.is_none_or(|ns| ns >= LEAST_WATCHED_NS) {
+        // A sweep in which posts were hardly watched says nothing of what was posted, and of that with the first pause nobody
+        // says for how long they were: QPs keep what they are known for.
+        if let Some(now) = seen.posts_watched_ns {
+            let before = self.world.probes.as_ref().and_then(|before| Some((before.t, before.posts_watched_ns?)));
+            if let Some((since, _)) = before.filter(|(_, before)| now.saturating_sub(*before) >= LEAST_WATCHED_NS) {
+                self.world.qps.swept(t);
+                self.swept_ns = self.swept_ns.saturating_add(t.saturating_sub(since));
+            }
+        } else {
             self.world.qps.swept(t);
         }
         let mut record = ProbeRecord {

@@ -53,9 +53,9 @@ pub struct Qp {
     pub latency_p50_ns: Option<u64>,
     /// Upper bound of the 99th percentile's latency class.
     pub latency_p99_ns: Option<u64>,
-    /// Error completions; null when completions are not traced.
+    /// Error completions; null when completions are not traced, and when none was seen but not all were.
     pub errors: Option<u64>,
-    /// The numbers are of a part of the time only.
+    /// The numbers of posts or of completions are of a part of them only.
     pub sampled: bool,
     /// Since when it is known, seconds since the first observation.
     pub since_t: f64,
@@ -130,12 +130,12 @@ fn one(world: &World, qp: &QpRecord) -> Qp {
         remote_gid: qp.remote_gid.clone(),
         posts: traced.then_some(qp.posts),
         bytes: traced.then_some(qp.bytes),
-        rate_gbps: world.qps.rate_now(qp).map(|bytes| bytes * 8.0 / 1e9),
+        rate_gbps: world.qps.rate_now(qp, world.now).map(|bytes| bytes * 8.0 / 1e9),
         msg_p50_bytes: quantile(detail.and_then(|detail| detail.size_log2.as_ref()), 0.5),
         latency_p50_ns: quantile(latency, 0.5),
         latency_p99_ns: quantile(latency, 0.99),
         errors: qp.errors,
-        sampled: detail.is_some_and(|detail| detail.sampled_ns.is_some()),
+        sampled: detail.is_some_and(|detail| !detail.all_seen()),
         since_t: qp.since.saturating_sub(world.started) as f64 / 1e9,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::inventory::failover::stopwatch::Moved;
-use crate::inventory::{DeviceId, Failover, Moment, PortKey};
+use crate::inventory::{DeviceId, Failover, Moment, PortKey, QpRecord, World};
 use crate::observation::{self, Nanos, PortState, QpEvent, QpState};
 
 /// Failovers that are remembered.
@@ -78,7 +78,7 @@ impl Engine {
         else {
             return;
         };
-        let Some(qp) = self.world.qps.find(device, number) else { return };
+        let Some(qp) = others(&self.world, device, number) else { return };
         let Some(port) = self.port_of_qp(device, qp.port) else { return };
         let key = PortKey { device, port };
         self.stopwatch.qp_asked(&self.world, &self.settings.failover, (key, qp), (t, to));
@@ -86,20 +86,25 @@ impl Engine {
 
     /// A QP ended that nobody was seen asking for.
     pub(super) fn qp_died(&mut self, device: DeviceId, number: u32, at: Moment, told: bool, what: &str) {
-        let Some(qp) = self.world.qps.find(device, number) else { return };
+        let Some(qp) = others(&self.world, device, number) else { return };
         let Some(port) = self.port_of_qp(device, qp.port) else { return };
         let key = PortKey { device, port };
         let what = format!("QP {} {what}", qp.qpn);
         self.stopwatch.qp_died(&self.world, &self.settings.failover, (key, qp), (at, told), what);
     }
 
-    /// A QP's numbers grew.
+    /// A QP posted, or completed without an error.
     pub(super) fn qp_moved(&mut self, device: DeviceId, number: u32, moved: &Moved) {
         if !self.stopwatch.is_running() {
             return;
         }
-        let Some(qp) = self.world.qps.find(device, number) else { return };
+        let Some(qp) = others(&self.world, device, number) else { return };
         let key = self.port_of_qp(device, qp.port).map(|port| PortKey { device, port });
         self.stopwatch.qp_moved(&self.world, (key, qp), moved);
     }
+}
+
+/// A QP that is not rdmascope's own: what becomes of that is no application's failover.
+fn others(world: &World, device: DeviceId, number: u32) -> Option<&QpRecord> {
+    world.qps.find(device, number).filter(|qp| !qp.is_own())
 }

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Engine;
+use super::{Engine, LEAST_WATCHED_NS};
 use crate::inventory::failover::stopwatch::Moved;
-use crate::inventory::{self, By, DeviceId, Grown, Moment, PortKey, QpChange, QpErrors, QpFailure, QpRef};
+use crate::inventory::{self, By, DeviceId, Grown, Moment, PortKey, QpChange, QpErrors, QpFailure, QpRecord, QpRef};
 use crate::observation::{self, Nanos, PortState, QpEvent, QpState};
 
 /// A QP found in the kernel's list this soon after its destroy was seen is on its way out, not back, ns.
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     fn qp_failed_from(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool, from: QpState) {
-        let Some(qp) = self.world.qps.find(device, qpn) else { return };
+        let Some(qp) = self.world.qps.find(device, qpn).filter(|qp| !qp.is_own()) else { return };
         let last_good = qp.detail.as_ref().and_then(|detail| {
             detail.changes.iter().rev().find(|(_, change)| change.to != Some(QpState::Err)).map(|(at, _)| *at)
         });
@@ -186,29 +186,44 @@ impl Engine {
             self.qp_errors(t, id, seen);
         }
         let index = self.port_of_qp(device, port).map(|port| self.port_index(t, device, port, PortState::Unknown));
-        let sampled = self.sampled(t, seen);
-        let before = if sampled.is_some() { self.world.probes.as_ref().map(|probes| probes.t) } else { before };
+        let watched = self.watched(t, seen);
+        let before = match (watched, &self.world.probes) {
+            (Some(Watched::All), _) | (_, None) => before,
+            (_, Some(probes)) => Some(probes.t),
+        };
+        let held = self.world.qps.get(id).and_then(|qp| self.world.qps.rate_now(qp, t));
         let Some(qp) = self.world.qps.get_mut(id) else { return };
-        let grown = Grown::of(qp, seen).map(|grown| sampled.map_or(grown.clone(), |times| grown.scaled(times)));
-        if let (Some(index), Some(grown)) = (index, &grown) {
+        let counted = Grown::of(qp, seen);
+        let grown = counted.as_ref().and_then(|grown| watched.map(|watched| watched.estimate(grown)));
+        if let (Some(index), Some(counted)) = (index, &counted) {
             let port = Arc::make_mut(&mut self.world.ports[index]);
-            port.traced_bytes = port.traced_bytes.saturating_add(grown.bytes);
-            port.latencies.take(t, grown);
-            port.posted.add(grown);
-            qp.posted_in = port.posting.take(qp.posted_in, grown).unwrap_or(qp.posted_in);
+            // The port's counters count all bytes, those of rdmascope's own QPs among them.
+            port.traced_bytes = port.traced_bytes.saturating_add(grown.as_ref().map_or(0, |grown| grown.bytes));
+            if !qp.is_own() {
+                port.latencies.take(t, counted);
+                port.posted.add(counted);
+                let posted_in = grown.as_ref().and_then(|grown| port.posting.take(qp.posted_in, grown));
+                qp.posted_in = posted_in.unwrap_or(qp.posted_in);
+            }
         }
         let active_before = qp.stats_t;
         let posted = seen.posts > qp.posts;
+        let succeeded = succeeded(qp, seen);
         #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
         {
-            qp.rate = before
-                .filter(|before| *before < t)
-                .and_then(|before| Some((grown?.bytes as f64 * 1e9 / (t - before) as f64) as f32));
+            qp.rate = match (watched, before.filter(|before| *before < t)) {
+                // What was counted in next to no time says less than what was known before.
+                (None, _) => held.map(|rate| rate as f32),
+                (Some(_), Some(before)) => grown.map(|grown| (grown.bytes as f64 * 1e9 / (t - before) as f64) as f32),
+                (Some(_), None) => None,
+            };
         }
         (qp.posts, qp.wrs, qp.bytes) = (seen.posts, seen.wrs, seen.bytes);
         qp.stats_t = Some(t);
         if seen.completions.is_some() || !seen.errors.is_empty() {
-            qp.errors = Some(seen.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n)));
+            // That none was seen is no 0 where not all were looked at.
+            let all_seen = seen.completions_sampled_ns.is_none() && !seen.completions_missed;
+            qp.errors = Some(failed(seen)).filter(|n| *n > 0 || all_seen);
         }
         if let Some(detail) = self.world.qps.detail(t, id) {
             detail.size_log2.clone_from(&seen.size_log2);
@@ -223,19 +238,23 @@ impl Engine {
                 detail.latency_log2_ns.clone_from(&seen.latency_log2_ns);
             }
         }
-        if posted {
-            let completed = seen.completions.is_some_and(|n| n > 0);
-            let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, completed };
+        if posted || succeeded {
+            let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, succeeded };
             self.qp_moved(device, seen.qpn, &moved);
         }
     }
 
-    /// How many times longer the present sweep is than the time posts were watched in it; `None` where they are watched all
-    /// the time, or that time is not known.
-    fn sampled(&self, t: Nanos, seen: &observation::QpStats<'_>) -> Option<f64> {
-        let probes = self.world.probes.as_ref()?;
-        let watched = seen.sampled_ns?.checked_sub(probes.posts_watched_ns?).filter(|ns| *ns > 0)?;
-        Some((t.saturating_sub(probes.t) as f64 / watched as f64).max(1.0))
+    /// How posts were watched in the present sweep; `None` where it was for too short a time for an estimate, or nobody
+    /// says for how long.
+    fn watched(&self, t: Nanos, seen: &observation::QpStats<'_>) -> Option<Watched> {
+        let (Some(sampled_ns), Some(probes)) = (seen.sampled_ns, self.world.probes.as_ref()) else {
+            return Some(Watched::All);
+        };
+        let sweep_ns = t.saturating_sub(probes.t);
+        let watched_ns = sampled_ns.checked_sub(probes.posts_watched_ns?)?;
+        // The last numbers of a QP may come soon after a sweep: then half of that time is enough.
+        let enough = watched_ns > 0 && watched_ns >= LEAST_WATCHED_NS.min(sweep_ns / 2);
+        enough.then(|| Watched::Part((sweep_ns as f64 / watched_ns as f64).max(1.0)))
     }
 
     /// Counts the QPs that went into the error state long enough ago that the call that asked for it has been told.
@@ -262,7 +281,7 @@ impl Engine {
                 counts[place] += 1;
             }
             if let Some(detail) = qp.detail.as_ref().filter(|detail| recent(detail.touched)) {
-                rates.push((qp.id, detail.touched, self.world.qps.rate_now(qp).filter(|_| tracing)));
+                rates.push((qp.id, detail.touched, self.world.qps.rate_now(qp, at).filter(|_| tracing)));
             }
         }
         for (port, n) in self.world.ports.iter_mut().zip(counts) {
@@ -282,7 +301,7 @@ impl Engine {
         for (status, _) in &seen.errors {
             self.text(status);
         }
-        let Some(qp) = self.world.qps.get(id) else { return };
+        let Some(qp) = self.world.qps.get(id).filter(|qp| !qp.is_own()) else { return };
         // The first statistics of a QP whose creation was not seen may tell of errors of any age, and so may those of a
         // QP that lost its history.
         let new = if qp.stats_t.is_some() { qp.detail.is_some() } else { qp.created };
@@ -309,6 +328,44 @@ impl Engine {
             }
         }
     }
+}
+
+/// How posts were watched in a sweep.
+#[derive(Clone, Copy)]
+enum Watched {
+    /// All the time.
+    All,
+    /// For a part of it: the whole is so many times longer.
+    Part(f64),
+}
+
+impl Watched {
+    /// What was posted in the whole sweep, from what was counted in it.
+    fn estimate(self, counted: &Grown) -> Grown {
+        match self {
+            Self::All => counted.clone(),
+            Self::Part(times) => counted.scaled(times),
+        }
+    }
+}
+
+/// Error completions.
+fn failed(seen: &observation::QpStats<'_>) -> u64 {
+    seen.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n))
+}
+
+/// The QP has had a completion without an error that it had not at its last numbers.
+fn succeeded(qp: &QpRecord, seen: &observation::QpStats<'_>) -> bool {
+    let now = seen.completions.map_or(0, |n| n.saturating_sub(failed(seen)));
+    let before = match (&qp.detail, qp.stats_t) {
+        (Some(detail), Some(_)) => {
+            let failed = detail.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
+            Some(detail.completions.map_or(0, |n| n.saturating_sub(failed)))
+        }
+        // The first numbers of one that was there before may be of any age.
+        _ => (qp.created && qp.stats_t.is_none()).then_some(0),
+    };
+    before.is_some_and(|before| now > before)
 }
 
 /// Puts counts by name into a list, in place where the names are the same as before.

@@ -88,12 +88,82 @@ fn the_first_numbers_of_a_qp_that_was_there_before_are_no_rate() {
     all.extend(lines.iter().map(String::as_str));
     let engine = after(&all);
     let qp = engine.world().qps.find(DeviceId(0), 17).unwrap();
-    assert_eq!(engine.world().qps.rate_now(qp), None);
+    assert_eq!(engine.world().qps.rate_now(qp, engine.world().now), None);
     let more = [stats(3_000_000_000, (1 << 46) + 500), probes(3_000_000_000)];
     all.extend(more.iter().map(String::as_str));
     let engine = after(&all);
     let qp = engine.world().qps.find(DeviceId(0), 17).unwrap();
-    assert_eq!(engine.world().qps.rate_now(qp), Some(500.0));
+    assert_eq!(engine.world().qps.rate_now(qp, engine.world().now), Some(500.0));
+}
+
+#[test]
+fn a_rate_is_the_present_one_for_ten_seconds_after_the_sweep_that_gave_it() {
+    let stats = |t: u64| {
+        let n = t * 1000;
+        format!(r#"{{"t":{t}000000000,"type":"qp_stats","device":"d","qpn":17,"posts":{n},"wrs":{n},"bytes":{n}}}"#)
+    };
+    let probes = |t: u64, watched: &str| {
+        format!(r#"{{"t":{t}000000000,"type":"probes","wanted":1,"attached":1,"failed":[]{watched}}}"#)
+    };
+    let created = r#"{"t":2,"type":"qp","device":"d","qpn":17,"port":1,"event":"create","to":"RTS"}"#;
+    let mut lines = vec![PORT.to_owned(), created.to_owned()];
+    (1..=3).for_each(|t| lines.extend([stats(t), probes(t, "")]));
+    // Paused from here on.
+    lines.extend((4..=14).map(|t| probes(t, r#","posts_watched_ns":2500000000"#)));
+    for (n, rate) in [(lines.len() - 1, Some(1000.0)), (lines.len(), None)] {
+        let lines: Vec<&str> = lines[..n].iter().map(String::as_str).collect();
+        let engine = after(&lines);
+        let qp = engine.world().qps.find(DeviceId(0), 17).unwrap();
+        assert_eq!(engine.world().qps.rate_now(qp, engine.world().now), rate, "{n}");
+    }
+}
+
+#[test]
+fn a_moment_of_watching_changes_no_rate_and_brings_none_back() {
+    let probes = |t: u64, watched: u64| {
+        format!(r#"{{"t":{t},"type":"probes","wanted":1,"attached":1,"failed":[],"posts_watched_ns":{watched}}}"#)
+    };
+    let stats = |t: u64, n: u64, watched: u64| {
+        format!(
+            r#"{{"t":{t},"type":"qp_stats","device":"d","qpn":17,"posts":{n},"wrs":{n},"bytes":{n},"sampled_ns":{watched}}}"#
+        )
+    };
+    let created = r#"{"t":2,"type":"qp","device":"d","qpn":17,"port":1,"event":"create","to":"RTS"}"#;
+    let s = 1_000_000_000;
+    let lines = [
+        probes(s, s),
+        // 0.5 s of 1 s.
+        stats(2 * s, 1000, s + s / 2),
+        probes(2 * s, s + s / 2),
+        // Idle for a whole sweep.
+        probes(3 * s, 2 * s),
+        // 1 ms: nothing can be said of it.
+        stats(4 * s, 1001, 2 * s + 1_000_000),
+        probes(4 * s, 2 * s + 1_000_000),
+    ];
+    for (n, rate) in [(3, Some(2000.0)), (4, Some(0.0)), (6, Some(0.0))] {
+        let mut all = vec![PORT, created];
+        all.extend(lines[..n].iter().map(String::as_str));
+        let engine = after(&all);
+        let qp = engine.world().qps.find(DeviceId(0), 17).unwrap();
+        assert_eq!(engine.world().qps.rate_now(qp, engine.world().now), rate, "{n}");
+    }
+}
+
+#[test]
+fn no_error_among_the_completions_that_were_looked_at_is_no_zero() {
+    for (watched, errors, known) in [
+        ("", "", Some(0)),
+        (r#","completions_sampled_ns":30000000"#, "", None),
+        (r#","completions_sampled_ns":30000000"#, r#","errors":{"RETRY_EXC_ERR":2}"#, Some(2)),
+        (r#","completions_missed":true"#, "", None),
+    ] {
+        let stats = format!(
+            r#"{{"t":3,"type":"qp_stats","device":"d","qpn":17,"posts":9,"wrs":9,"bytes":9,"completions":9{watched}{errors}}}"#
+        );
+        let report = crate::command::qps::report(after(&[PORT, &stats]).world());
+        assert_eq!((report.qps[0].errors, report.qps[0].sampled), (known, !watched.is_empty()), "{watched} {errors}");
+    }
 }
 
 fn names(engine: &Engine) -> Vec<String> {

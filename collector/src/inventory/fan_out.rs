@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::observation::{FanOut, Histogram, Nanos};
 
-/// Readings that a look back goes over: with one a second, ten seconds.
+/// Readings kept: with one a second, ten seconds.
 const KEPT: usize = 11;
 
 /// What one reading says, cumulative.
@@ -30,7 +30,7 @@ pub struct Levels {
     pub p99: u64,
 }
 
-/// What posts to a device looked like over the last readings.
+/// What posts to a device looked like over some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// Distinct QPs posted to within a millisecond.
@@ -65,12 +65,15 @@ impl FanOutRecord {
         self.readings.back().map(|reading| reading.t)
     }
 
-    /// What was counted over the last readings; `None` when nothing was posted.
+    /// What was counted between the readings after `from`, and the time between the first and the last of them, ns; `None`
+    /// when there are no two, or nothing was posted. A reading is told when something was posted, so those kept may reach
+    /// far back.
     #[must_use]
-    pub fn spread(&self) -> Option<Spread> {
-        let (first, last) = (self.readings.front()?, self.readings.back()?);
+    pub fn spread(&self, from: Nanos) -> Option<(Spread, Nanos)> {
+        let (first, last) = (self.readings.iter().find(|reading| reading.t >= from)?, self.readings.back()?);
         let [in_1ms, in_100ms, reuse] = last.since(first)?;
-        Some(Spread { in_1ms: levels(&in_1ms)?, in_100ms: levels(&in_100ms), reuse: levels(&reuse) })
+        let spread = Spread { in_1ms: levels(&in_1ms)?, in_100ms: levels(&in_100ms), reuse: levels(&reuse) };
+        Some((spread, last.t - first.t))
     }
 }
 
@@ -123,12 +126,24 @@ mod tests {
     fn the_spread_is_of_the_last_readings_and_not_of_the_whole_life() {
         let mut record = FanOutRecord::default();
         record.take(1, &reading(0, &[0, 0, 0, 1_000_000]));
-        assert_eq!(record.spread(), None, "one reading is a total, and a total is no evidence");
+        assert_eq!(record.spread(0), None, "one reading is a total, and a total is no evidence");
         record.take(2, &reading(5, &[98, 0, 0, 1_000_002]));
-        let spread = record.spread().expect("something was posted");
-        assert_eq!(spread.in_1ms, Levels { p50: 1, p99: 8 });
+        let (spread, span_ns) = record.spread(0).expect("something was posted");
+        assert_eq!((spread.in_1ms, span_ns), (Levels { p50: 1, p99: 8 }, 1));
         assert_eq!(spread.in_100ms, None);
         assert_eq!(spread.reuse, Some(Levels { p50: 4, p99: 4 }));
+    }
+
+    #[test]
+    fn readings_before_the_window_do_not_count_and_old_ones_say_nothing() {
+        let mut record = FanOutRecord::default();
+        // A burst long ago, then a pause in which nothing is told, then two readings a second apart.
+        for (t, n, wide) in [(10, 1, 0), (11, 2, 5_000), (600, 3, 5_000), (601, 4, 5_000)] {
+            record.take(t, &reading(n, &[n, 0, 0, 0, 0, 0, 0, 0, wide]));
+        }
+        let (spread, span) = record.spread(595).expect("something was posted");
+        assert_eq!((spread.in_1ms, span), (Levels { p50: 1, p99: 1 }, 1));
+        assert_eq!(record.spread(602), None, "nobody has looked since");
     }
 
     #[test]
@@ -136,8 +151,8 @@ mod tests {
         let mut record = FanOutRecord::default();
         record.take(1, &reading(10, &[100]));
         record.take(2, &reading(3, &[20]));
-        assert_eq!(record.spread(), None);
+        assert_eq!(record.spread(0), None);
         record.take(3, &reading(4, &[30]));
-        assert_eq!(record.spread().map(|spread| spread.in_1ms.p50), Some(1));
+        assert_eq!(record.spread(0).map(|(spread, _)| spread.in_1ms.p50), Some(1));
     }
 }

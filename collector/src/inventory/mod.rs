@@ -36,6 +36,7 @@ pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{
     CongestionRecord, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput,
 };
+pub(crate) use posting::Traced;
 pub use posting::{PostWindow, Posting};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::restate;
@@ -54,6 +55,9 @@ use crate::timeline::Events;
 const MAX_NOTES: usize = 256;
 /// QP failures kept for the rules; what falls out is counted.
 const MAX_FAILURES: usize = 4096;
+
+/// The name of the group of probes on completions.
+const COMPLETIONS: &str = "completions";
 
 /// A QP that went into the error state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,6 +221,18 @@ pub struct ProbeGroupRecord {
 }
 
 impl ProbeRecord {
+    /// Completions are known not to be watched now: their probes are detached for the budget's sake.
+    #[must_use]
+    pub fn completions_paused(&self) -> bool {
+        self.groups.iter().any(|group| &*group.group == COMPLETIONS && group.paused)
+    }
+
+    /// Completions are or were watched.
+    #[must_use]
+    pub fn completions_attached(&self) -> bool {
+        self.groups.iter().any(|group| &*group.group == COMPLETIONS)
+    }
+
     /// The data path is being watched: its probe is neither failed nor detached.
     #[must_use]
     pub fn data_path(&self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::totals::{Bases, FailoverTotals, PostTotals};
-use super::{CounterSet, DeviceId, Latencies, Posting, Slices};
+use super::{CounterSet, DeviceId, Latencies, Posting, Slices, Traced};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
 use crate::timeline::{Events, Growth, Ring, Series};
@@ -157,7 +157,8 @@ pub struct PortRecord {
     pub sets: Vec<CounterSet>,
     /// Rates per window by meaning, in the meaning's unit per second.
     pub rates: BTreeMap<Meaning, Ring>,
-    /// Bytes traced by the probes per second, by window; empty when nothing was traced.
+    /// Bytes traced by the probes per second, by window; empty when nothing was traced. A window in which nobody watched has
+    /// none.
     pub traced: Ring,
     /// Measurements of the loopback probe.
     pub loopbacks: Arc<Events<LoopbackSample>>,
@@ -451,8 +452,8 @@ impl PortRecord {
         Some(busier / rate)
     }
 
-    /// Closes the window: pushes each meaning's rate, and the traced bytes when the data path is watched.
-    pub(crate) fn close_window(&mut self, now: Nanos, window_s: f64, tracing: bool) {
+    /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.
+    pub(crate) fn close_window(&mut self, now: Nanos, window_ns: Nanos, seen: Traced) {
         // The rates of all sets one after another, and where each set begins.
         let mut rates: Vec<Option<f64>> = Vec::with_capacity(self.sets.iter().map(|set| set.series.len()).sum());
         let mut begins = Vec::with_capacity(self.sets.len());
@@ -481,12 +482,13 @@ impl PortRecord {
         }
         self.rates = histories;
         self.rebase(now);
-        self.posting.close_window(now, tracing);
+        self.posting.close_window(now, window_ns, seen);
         self.follow();
         self.latencies.close_window(now);
         let traced = std::mem::take(&mut self.traced_bytes);
-        if tracing || !self.traced.is_empty() {
-            self.traced.push(tracing.then(|| traced as f64 / window_s));
+        let ns = seen.ns(window_ns);
+        if ns.is_some() || !self.traced.is_empty() {
+            self.traced.push(ns.map(|ns| traced as f64 * 1e9 / ns as f64));
         }
     }
 }

@@ -28,11 +28,36 @@ pub(super) fn small(sizes: &[u64], bytes: u64) -> u64 {
     if too_large { smaller } else { smaller.saturating_add(edge) }
 }
 
+/// How posts were watched in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Traced {
+    /// Nobody watched.
+    No,
+    /// All the time.
+    All,
+    /// Now and then: what was counted stands for the time that the window's sweeps cover, ns; 0 where there is none in
+    /// which posts were watched.
+    Swept(Nanos),
+}
+
+impl Traced {
+    /// The time for which what was counted in a window of this length stands; `None` where nothing can be said.
+    pub(crate) fn ns(self, window_ns: Nanos) -> Option<Nanos> {
+        match self {
+            Self::No | Self::Swept(0) => None,
+            Self::All => Some(window_ns),
+            Self::Swept(ns) => Some(ns),
+        }
+    }
+}
+
 /// What was posted in one window.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PostWindow {
     /// Its end.
     pub t: Nanos,
+    /// Time for which its numbers stand: its length, or where posts are paused now and then that of the sweeps in it, ns.
+    pub ns: Nanos,
     /// QPs that posted.
     pub qps: u32,
     /// Times a process posted to another QP than before, and the posts of the QPs of which that is counted.
@@ -116,13 +141,13 @@ impl Posting {
         now
     }
 
-    pub(super) fn close_window(&mut self, t: Nanos, tracing: bool) {
+    pub(super) fn close_window(&mut self, t: Nanos, window_ns: Nanos, traced: Traced) {
         self.number = self.number.wrapping_add(1);
         let mut window = std::mem::take(&mut self.open);
-        if !tracing && window.wrs == 0 {
-            return;
-        }
-        window.t = t;
+        // What was still posted before nobody watched any more.
+        let rest = (traced == Traced::No && window.wrs > 0).then_some(window_ns);
+        let Some(ns) = traced.ns(window_ns).or(rest) else { return };
+        (window.t, window.ns) = (t, ns);
         let closed = Arc::make_mut(&mut self.closed);
         if closed.len() == MAX_WINDOWS {
             closed.pop_front();
@@ -160,14 +185,14 @@ mod tests {
             let posted_in = posting.take(0, &grown).unwrap();
             posting.take(posted_in, &grown);
         }
-        posting.close_window(3, true);
+        posting.close_window(3, 1, Traced::All);
         let window = posting.newest_first().next().unwrap();
         assert_eq!((window.qps, window.wrs, window.switches), (2, 20, (20, 20)));
         assert_eq!((window.small, window.sized), (20, 34));
-        posting.close_window(4, false);
+        posting.close_window(4, 1, Traced::No);
         assert_eq!(posting.newest_first().count(), 1, "a window without tracing is none");
         posting.take(1, &grown(5, 0));
-        posting.close_window(5, true);
+        posting.close_window(5, 1, Traced::All);
         assert_eq!(posting.newest_first().next().unwrap().qps, 1, "counted again in another window");
     }
 }

@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 
 use super::DeviceId;
 use crate::observation::{Histogram, Nanos, QpState, QpStats};
+use crate::source::loopback::PROGRAM;
 use crate::timeline::{Events, Ring};
 
 /// Records in one shared chunk: the engine copies at most one chunk to change one QP while a snapshot is looked at.
@@ -17,6 +18,8 @@ const MAX_CHANGES: usize = 32;
 const MAX_DETAILS: usize = 8192;
 /// A QP nothing happened to for a minute can spare its history.
 const QUIET_NS: Nanos = 60_000_000_000;
+/// A rate is taken for the present one for as long as this: sweeps are a second apart, but for pauses of the probes.
+const RATE_HOLDS_NS: Nanos = 10_000_000_000;
 /// Destroyed QPs that are remembered.
 const MAX_GONE: usize = 1024;
 
@@ -72,7 +75,7 @@ pub struct QpRecord {
     pub rate: Option<f32>,
     /// The window of its port in which it was last counted among those that post; 0 when it never was.
     pub(crate) posted_in: u32,
-    /// Error completions.
+    /// Error completions; `None` where completions are not watched, and where none was seen but not all were.
     pub errors: Option<u64>,
     /// Timers: ACK timeout exponent, retries, RNR retries.
     pub timeout: Option<u8>,
@@ -98,6 +101,13 @@ pub fn number(qpn: u32, port: Option<u32>) -> u32 {
 }
 
 impl QpRecord {
+    /// It belongs to rdmascope itself, which makes it for the loopback probe: in the list of QPs as every other, but nothing
+    /// that the node's applications do or suffer.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.comm.as_deref() == Some(PROGRAM)
+    }
+
     /// What names the QP on its device.
     #[must_use]
     pub fn number(&self) -> u32 {
@@ -167,6 +177,8 @@ pub struct QpDetail {
     pub sampled_ns: Option<u64>,
     /// Time for which its completions were, ns, if less than all.
     pub completions_sampled_ns: Option<u64>,
+    /// Some of its completions were not counted.
+    pub completions_missed: bool,
     /// Work requests that were not walked.
     pub truncated: u64,
     /// When something last happened.
@@ -192,6 +204,7 @@ impl Default for QpDetail {
             path_mtu: None,
             sampled_ns: None,
             completions_sampled_ns: None,
+            completions_missed: false,
             truncated: 0,
             touched: 0,
         }
@@ -203,19 +216,44 @@ impl QpDetail {
     /// progress. Where sends and receives are not told apart, all completions are taken for those of sends: a QP that waits
     /// may then be taken for one that does not, never the other way.
     pub(crate) fn completed(&mut self, t: Nanos, seen: &QpStats<'_>) {
-        let all_seen = seen.sampled_ns.is_none() && seen.completions_sampled_ns.is_none();
-        // Errors complete as well, and so do requests that are not signalled then.
-        let done = if seen.errors.is_empty() { seen.sent.or(seen.completions) } else { seen.completions };
-        let waits = seen.signaled.zip(done).is_some_and(|(signaled, done)| signaled > done) && all_seen;
-        let progress = self.completions != seen.completions;
-        self.waiting_since = match self.waiting_since {
-            _ if !waits => None,
-            Some(since) if !progress => Some(since),
-            _ => Some(t),
-        };
+        let failed = !seen.errors.is_empty();
+        // The same numbers as before, told for another reason (what it received, say), are no progress.
+        let before = done(failed, self.sent.filter(|_| seen.sent.is_some()), self.completions);
         (self.signaled, self.completions, self.sent) = (seen.signaled, seen.completions, seen.sent);
         (self.sampled_ns, self.completions_sampled_ns) = (seen.sampled_ns, seen.completions_sampled_ns);
+        self.completions_missed = seen.completions_missed;
+        let done = done(failed, seen.sent, seen.completions);
+        let waits = seen.signaled.zip(done).is_some_and(|(signaled, done)| signaled > done) && self.all_seen();
+        self.waiting_since = match self.waiting_since {
+            _ if !waits => None,
+            Some(since) if done == before => Some(since),
+            _ => Some(t),
+        };
     }
+
+    /// How many of its signalled work requests have completed, as far as that can be told.
+    #[must_use]
+    pub fn done(&self) -> Option<u64> {
+        done(!self.errors.is_empty(), self.sent, self.completions)
+    }
+
+    /// Its numbers are of all it posted and of all its completions.
+    #[must_use]
+    pub fn all_seen(&self) -> bool {
+        self.sampled_ns.is_none() && self.completions_all_seen()
+    }
+
+    /// Its numbers are of all its completions.
+    #[must_use]
+    pub fn completions_all_seen(&self) -> bool {
+        self.completions_sampled_ns.is_none() && !self.completions_missed
+    }
+}
+
+/// Completions of sends; all of them where they are not told apart. Errors complete as well, and so do requests that are not
+/// signalled then.
+fn done(failed: bool, sent: Option<u64>, completions: Option<u64>) -> Option<u64> {
+    if failed { completions } else { sent.or(completions) }
 }
 
 /// All QPs.
@@ -280,12 +318,12 @@ impl QpTable {
         self.chunks.get(chunk)?.get(at)?.as_ref()
     }
 
-    /// The rate of a QP now, bytes per second: what the last sweep measured, 0 when the last sweep saw it and it did
-    /// not move, `None` when it is not traced.
+    /// The rate of a QP at `now`, bytes per second: what the last sweep measured, 0 when the last sweep saw it and it did
+    /// not move, `None` when it is not traced, or when that sweep is too long ago to say anything of now.
     #[must_use]
-    pub fn rate_now(&self, qp: &QpRecord) -> Option<f64> {
+    pub fn rate_now(&self, qp: &QpRecord, now: Nanos) -> Option<f64> {
         let stats_t = qp.stats_t?;
-        let newest = self.sweeps[0]?;
+        let newest = self.sweeps[0].filter(|newest| now.saturating_sub(*newest) <= RATE_HOLDS_NS)?;
         if stats_t >= newest { qp.rate.map(f64::from) } else { Some(0.0) }
     }
 

@@ -193,9 +193,12 @@ fn say_qps(world: &World, say: &mut Say<'_>) {
                 recv_wrs: detail.and_then(|detail| detail.recv_wrs),
                 sampled_ns: detail.and_then(|detail| detail.sampled_ns),
                 completions_sampled_ns: detail.and_then(|detail| detail.completions_sampled_ns),
+                completions_missed: detail.is_some_and(|detail| detail.completions_missed),
                 vendor_err: detail.and_then(|detail| detail.vendor_err),
                 switches: detail.and_then(|detail| detail.switches),
                 size_log2: detail.and_then(|detail| detail.size_log2.clone()),
+                latency_log2_ns: detail.and_then(|detail| detail.latency_log2_ns.clone()),
+                truncated: detail.map(|detail| detail.truncated).filter(|n| *n > 0),
                 opcodes: detail.iter().flat_map(|d| &d.opcodes).map(|(name, n)| (lend(name), *n)).collect(),
                 errors: detail.iter().flat_map(|d| &d.errors).map(|(name, n)| (lend(name), *n)).collect(),
                 ..QpStats::default()
@@ -242,5 +245,56 @@ fn say_sources(world: &World, say: &mut Say<'_>) {
                 })
                 .collect(),
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::observation::recording::Header;
+    use crate::observation::{Histogram, Pairs};
+    use crate::rule::Settings;
+
+    #[test]
+    fn the_statistics_of_a_qp_are_restated_with_every_number_that_is_compared_with_the_next() {
+        let pairs = |name: &'static str, n: u64| {
+            let mut pairs = Pairs::default();
+            pairs.push(name, n);
+            pairs
+        };
+        let stats = QpStats {
+            device: "d".into(),
+            qpn: 17,
+            posts: 9,
+            wrs: 10,
+            bytes: 11,
+            signaled: Some(8),
+            size_log2: Some(Histogram(vec![0, 10])),
+            opcodes: pairs("SEND", 10),
+            sampled_ns: Some(12),
+            recv_wrs: Some(13),
+            sent: Some(5),
+            completions: Some(7),
+            completions_sampled_ns: Some(14),
+            completions_missed: true,
+            errors: pairs("RETRY_EXC_ERR", 2),
+            vendor_err: Some(129),
+            latency_log2_ns: Some(Histogram(vec![0, 0, 5])),
+            switches: Some(3),
+            truncated: Some(4),
+            // Of a moment, and nothing is compared with it.
+            last_post_t: None,
+        };
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        engine.take(&Observation { t: 5, body: Body::QpStats(stats.clone()) });
+        let mut said = Vec::new();
+        restate(engine.world(), &mut |observation| {
+            if let Body::QpStats(again) = &observation.body {
+                assert_eq!(*again, stats);
+                said.push(observation.t);
+            }
+        });
+        assert_eq!(said, [5]);
     }
 }

@@ -635,6 +635,10 @@ pub struct QpStats<'a> {
     /// Time for which completions were watched in ns, if less than all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions_sampled_ns: Option<u64>,
+    /// Completions of the QP may have gone uncounted although they were watched: several QPs use one extended queue, and
+    /// nobody tells whose a completion is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub completions_missed: bool,
     /// Error completions by `ibv_wc_status` name.
     #[serde(borrow, default, skip_serializing_if = "Pairs::is_empty")]
     pub errors: Pairs<'a, u64>,

@@ -5,6 +5,7 @@ use super::qp::qp_check;
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{PortRecord, PostWindow};
+use crate::observation::Nanos;
 use crate::timeline::counter_table::Meaning;
 
 /// Windows a quiet level rests on at least.
@@ -12,9 +13,28 @@ const QUIET_WINDOWS: usize = 10;
 /// Above this share of the line rate a queue on the link explains a latency as well.
 const BUSY_LINK: f64 = 0.8;
 
+/// Windows that say what is posted where posts are paused now and then, at least: each of them is an estimate from a part of
+/// a second.
+const SAMPLES: usize = 3;
+/// They are looked for over a time so many times longer than where posts are watched all the time.
+const SAMPLED_REACH: u64 = 12;
+/// A report of the probes that is older is no sign of now, ns.
+const REPORTED_NS: Nanos = 3_000_000_000;
+
+/// What can be said of what a port posts.
+pub(super) enum Posts {
+    Are(Posted),
+    /// They are paused, or were too often: nothing that was said is taken back for that.
+    Paused,
+    /// Nothing was posted, or it is not known.
+    Unknown,
+}
+
 /// What the probes saw a port post over the last windows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Posted {
+    /// How far back those windows go, s.
+    pub(super) span_s: f64,
     /// QPs that posted in one window, the most of them.
     pub(super) qps: u32,
     pub(super) wrs_per_s: f64,
@@ -30,16 +50,33 @@ pub(super) struct Posted {
     pub(super) small_latency_ns: Option<f64>,
 }
 
-/// The last windows that make `window_s`; `None` when fewer were traced, or nothing was posted.
-pub(super) fn posted(view: &View<'_>, port: &PortRecord, window_s: f64) -> Option<Posted> {
+/// Over the last windows that make `window_s`. Where posts are paused now and then there are fewer of them, and further
+/// apart.
+pub(super) fn posted(view: &View<'_>, port: &PortRecord, window_s: f64) -> Posts {
     let engine_ns = ns(view.settings.window_s).max(1);
     let n = usize::try_from(ns(window_s).div_ceil(engine_ns)).unwrap_or(1).max(1);
-    let traced: Vec<&PostWindow> = port.posting.newest_first().take(n).collect();
-    let fresh = traced.first().is_some_and(|window| view.now.saturating_sub(window.t) < engine_ns.saturating_mul(2));
-    if traced.len() < n || !fresh {
-        return None;
+    let age = |window: &PostWindow| view.now.saturating_sub(window.t);
+    let fresh = |traced: &[&PostWindow]| traced.first().is_some_and(|window| age(window) < engine_ns.saturating_mul(2));
+    let newest = port.posting.newest_first();
+    let probes = view.world.probes.as_ref().filter(|probes| probes.posts_watched_ns.is_some());
+    let Some(probes) = probes else {
+        let traced: Vec<&PostWindow> = newest.take(n).collect();
+        let enough = traced.len() == n && fresh(&traced);
+        return if enough { over(&traced, window_s) } else { Posts::Unknown };
+    };
+    let reach = ns(window_s).saturating_mul(SAMPLED_REACH);
+    let traced: Vec<&PostWindow> = newest.take_while(|window| age(window) < reach).take(n).collect();
+    let Some(oldest) = traced.last().filter(|_| view.now.saturating_sub(probes.t) < REPORTED_NS) else {
+        return Posts::Unknown;
+    };
+    if traced.len() < n.min(SAMPLES) || !fresh(&traced) {
+        return Posts::Paused;
     }
-    let seconds = n as f64 * engine_ns as f64 / 1e9;
+    over(&traced, (age(oldest).saturating_add(oldest.ns)) as f64 / 1e9)
+}
+
+fn over(traced: &[&PostWindow], span_s: f64) -> Posts {
+    let seconds = traced.iter().fold(0u64, |sum, window| sum.saturating_add(window.ns)).max(1) as f64 / 1e9;
     let sum =
         |of: fn(&PostWindow) -> u64| traced.iter().fold(0u64, |sum, window| sum.saturating_add(of(window))) as f64;
     let mean = |of: fn(&PostWindow) -> (u64, f64)| {
@@ -49,7 +86,11 @@ pub(super) fn posted(view: &View<'_>, port: &PortRecord, window_s: f64) -> Optio
     };
     let (wrs, sized) = (sum(|w| w.wrs), sum(|w| w.sized));
     let (switches, posts) = (sum(|w| w.switches.0), sum(|w| w.switches.1));
-    (wrs > 0.0).then(|| Posted {
+    if wrs == 0.0 {
+        return Posts::Unknown;
+    }
+    Posts::Are(Posted {
+        span_s,
         qps: traced.iter().map(|window| window.qps).max().unwrap_or(0),
         wrs_per_s: wrs / seconds,
         bytes_per_s: sum(|w| w.bytes) / seconds,
@@ -122,8 +163,12 @@ fn quiet_level(port: &PortRecord, qps: u32) -> Option<(f64, usize)> {
 
 fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.qp_cache_pressure;
-    let posted = posted(view, port, settings.window_s)?;
     let (key, subject) = view.port_subject(port);
+    let posted = match posted(view, port, settings.window_s) {
+        Posts::Are(posted) => posted,
+        Posts::Paused => return Some(Verdict::Keep(key)),
+        Posts::Unknown => return None,
+    };
     let raised = view.raised("qp.cache_pressure", &key).is_some();
     let least = if raised { settings.qps / 2 } else { settings.qps };
     let switches = posted.switches.map(|(_, share)| share);
@@ -142,7 +187,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     if !risen && (slower.is_some() || posted.qps < settings.many || switches.is_none()) {
         return None;
     }
-    let window = Some(settings.window_s);
+    let window = Some(posted.span_s);
     let mut evidence = vec![Evidence::new(
         "QPs posted to in one window",
         Some(view.settings.window_s),
@@ -161,7 +206,8 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         ));
     }
     let device = view.world.device(port.key.device);
-    if let Some(spread) = device.fan_out.spread() {
+    if let Some((spread, span_ns)) = device.fan_out.spread(view.ago(posted.span_s)) {
+        let window = Some(span_ns as f64 / 1e9);
         let mut told = |what: &'static str, value: u64| {
             evidence.push(Evidence::new(what, window, value as f64, None, "QPs"));
         };
@@ -210,7 +256,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             "the latency of small operations, measured by the probes".to_owned()
         },
         part_of: None,
-        since: view.since(settings.window_s),
+        since: view.since(posted.span_s),
         revision: u64::from(risen) | u64::from(posted.qps.checked_ilog2().unwrap_or(0)) << 1,
     })))
 }

@@ -1,7 +1,7 @@
 //! Small messages: a rate that is bound by latency and depth, not by the link.
 
 use super::qp::qp_check;
-use super::qp_pressure::{Posted, posted};
+use super::qp_pressure::{Posts, posted};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -45,12 +45,16 @@ impl Rule for Small {
 fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.qp_small_messages;
     let rate = port.rate_gbps.filter(|rate| *rate > 0.0 && port.state == PortState::Active)?;
-    let posted: Posted = posted(view, port, settings.window_s)?;
+    let (key, subject) = view.port_subject(port);
+    let posted = match posted(view, port, settings.window_s) {
+        Posts::Are(posted) => posted,
+        Posts::Paused => return Some(Verdict::Keep(key)),
+        Posts::Unknown => return None,
+    };
     let share = posted.small_share?;
     let size = posted.bytes_per_s / posted.wrs_per_s;
     let gbps = posted.bytes_per_s * 8.0 / 1e9;
     let efficiency = gbps / rate;
-    let (key, subject) = view.port_subject(port);
     let raised = view.raised("qp.small_messages", &key).is_some();
     let many = posted.wrs_per_s > if raised { settings.per_s / 2.0 } else { settings.per_s };
     if share < settings.share || size > SMALL_BYTES || !many || efficiency > settings.efficiency {
@@ -65,7 +69,7 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     }
     // Every QP that posts has one operation outstanding all the time: it waits for nothing but the latency.
     let waits = depth.is_some_and(|depth| depth >= 0.8 * f64::from(posted.qps.max(1)));
-    let window = Some(settings.window_s);
+    let window = Some(posted.span_s);
     let mut evidence = vec![
         Evidence::new("work requests of at most 4 KB", window, share * 100.0, settings.share * 100.0, "percent"),
         Evidence::new("work requests", window, posted.wrs_per_s, settings.per_s, "1/s"),
@@ -115,7 +119,7 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             "latency, measured by the probes".to_owned()
         },
         part_of: None,
-        since: view.since(settings.window_s),
+        since: view.since(posted.span_s),
         revision: tenth << 2 | u64::from(waits) << 1 | u64::from(depth.is_some()),
     })))
 }

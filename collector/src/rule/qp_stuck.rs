@@ -42,11 +42,11 @@ impl Rule for Stuck {
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
         // Only what is still being watched: an old number is no sign of now.
         let watched = view.world.qps.sweeps[0].is_some_and(|sweep| view.now.saturating_sub(sweep) < SWEEPS_NS);
-        if !watched || view.world.qps.details() == 0 {
+        if !watched || paused(view) || view.world.qps.details() == 0 {
             return Vec::new();
         }
         let mut by_port: BTreeMap<(DeviceId, Option<u32>), Vec<Waiting<'_>>> = BTreeMap::new();
-        for qp in view.world.qps.iter() {
+        for qp in view.world.qps.iter().filter(|qp| !qp.is_own()) {
             if let Some(since) = stuck(view, qp) {
                 let port = qp.port.map(u32::from).or_else(|| only_port(view, qp.device));
                 by_port.entry((qp.device, port)).or_default().push((qp, since));
@@ -67,12 +67,22 @@ impl Rule for Stuck {
         if view.world.qps.is_empty() {
             return Some("no QP is known".to_owned());
         }
+        if paused(view) {
+            return Some("posts or completions were paused for the probes' budget, so not all are seen".to_owned());
+        }
         let mut details = view.world.qps.iter().filter_map(|qp| Some((qp, qp.detail.as_ref()?)));
         let traced = details.any(|(qp, detail)| {
-            detail.completions.is_some() && detail.sampled_ns.is_none() && qp.timeout.is_some_and(|timeout| timeout > 0)
+            detail.completions.is_some() && detail.all_seen() && qp.timeout.is_some_and(|timeout| timeout > 0)
         });
         (!traced).then(|| "no QP is known of which all completions are seen and the ACK timeout is known".to_owned())
     }
+}
+
+/// Not all posts or completions were watched. A QP's own numbers may not say so: they are told when they change, and a QP that
+/// posts nothing in a pause waits for completions that nobody looks at.
+fn paused(view: &View<'_>) -> bool {
+    let probes = view.world.probes.as_ref();
+    probes.is_some_and(|probes| probes.posts_watched_ns.is_some() || probes.completions_watched_ns.is_some())
 }
 
 fn only_port(view: &View<'_>, device: DeviceId) -> Option<u32> {
@@ -101,7 +111,7 @@ fn tell(view: &View<'_>, device: DeviceId, port: Option<u32>, qps: &[Waiting<'_>
     let since = qps.iter().map(|(_, since)| *since).min().unwrap_or(view.now);
     let waits = |qp: &QpRecord| {
         let detail = qp.detail.as_ref()?;
-        Some(detail.signaled?.saturating_sub(detail.completions?))
+        Some(detail.signaled?.saturating_sub(detail.done()?))
     };
     let n = qps.iter().filter_map(|(qp, _)| waits(qp)).fold(0u64, u64::saturating_add);
     let patience = qps.iter().filter_map(|(qp, _)| patience(view, qp)).max().unwrap_or(0);

@@ -87,7 +87,7 @@ impl Pane for QpPane {
         let values = qp.detail.as_ref().map_or_else(Vec::new, |detail| axis.values(&detail.rates));
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         let max = if values.iter().any(Option::is_some) { number::bits(Some(most)) } else { UNKNOWN.to_owned() };
-        draw_lane(buf, rate, "TX", &number::bits(world.qps.rate_now(qp)), &format!("max {max}"), theme);
+        draw_lane(buf, rate, "TX", &number::bits(world.qps.rate_now(qp, world.now)), &format!("max {max}"), theme);
         lane::bars(buf, lane_area(rate, &axis), &values, most, theme.send, theme.dim);
 
         let rest = below(lanes, 6);
@@ -322,8 +322,13 @@ fn histograms<'a>(qp: &QpRecord, width: usize, theme: &Theme) -> Vec<Line<'a>> {
 }
 
 fn blind(detail: &QpDetail, lines: &mut Vec<Line<'_>>, theme: &Theme) {
-    if let Some(ns) = detail.sampled_ns {
-        lines.push(Line::styled(format!(" watched for {} in all", number::short_time(ns)), theme.dim));
+    let watched = [("posts", detail.sampled_ns), ("completions", detail.completions_sampled_ns)];
+    for (what, ns) in watched.into_iter().filter_map(|(what, ns)| Some((what, ns?))) {
+        lines.push(Line::styled(format!(" {what} watched for {} in all", number::short_time(ns)), theme.dim));
+    }
+    if detail.completions_missed {
+        let why = " completions not counted in full: several QPs use its extended queue";
+        lines.push(Line::styled(why, theme.dim));
     }
     if detail.truncated > 0 {
         let n = number::count(detail.truncated);

@@ -290,7 +290,7 @@ fn value<'w>(world: &'w World, qp: &'w QpRecord, of: Of) -> Value<'w> {
         Of::State => Value::Text(qp.state.name()),
         Of::Pid => number(qp.pid.map(f64::from)),
         Of::Comm => text(qp.comm.as_deref()),
-        Of::Rate => number(world.qps.rate_now(qp).map(|bytes| bytes * 8.0)),
+        Of::Rate => number(world.qps.rate_now(qp, world.now).map(|bytes| bytes * 8.0)),
         Of::Posts => number(qp.stats_t.map(|_| qp.posts as f64)),
         Of::Bytes => number(qp.stats_t.map(|_| qp.bytes as f64)),
         Of::Errors => number(qp.errors.map(|n| n as f64)),
@@ -372,7 +372,7 @@ fn cell<'w>(scene: Scene<'w>, qp: &'w QpRecord, of: Of) -> Line<'w> {
         ),
         Of::Pid => number(qp.pid),
         Of::Comm => known(qp.comm.as_deref()),
-        Of::Rate => plain(number::bits(world.qps.rate_now(qp))),
+        Of::Rate => plain(number::bits(world.qps.rate_now(qp, world.now))),
         Of::Posts => plain(number::known_count(qp.stats_t.map(|_| qp.posts))),
         Of::Bytes => plain(number::known_bytes(qp.stats_t.map(|_| qp.bytes))),
         Of::Errors => match qp.errors {

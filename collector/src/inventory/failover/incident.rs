@@ -12,6 +12,8 @@ const LATE_CALL_NS: Nanos = 1_000_000_000;
 /// The kernel tells a lost carrier up to a second late (`net/core/link_watch.c` runs once a second, and a carrier that is
 /// lost is not urgent to it), and some more until it is told on; QPs may know earlier. ns.
 const LATE_CARRIER_NS: Nanos = 1_200_000_000;
+/// Up to this many QPs of an incident are judged one by one as they end, more of them at the end of the window.
+const FEW_QPS: usize = 8;
 /// QPs that are told apart in one incident.
 const MAX_QPS: usize = 4096;
 
@@ -26,6 +28,10 @@ pub(super) struct Incident {
     /// First operations on other paths by process, also of those that are not known to have lost a QP yet: the list of
     /// QPs is read later than their statistics.
     pub(super) operations: BTreeMap<u32, (Mark, Replacement)>,
+    /// QPs on other paths that have posted, and whose completion shows whether the path carries anything.
+    pub(super) awaited: BTreeSet<QpRef>,
+    /// Processes by whether their completions are not seen although completions are watched.
+    pub(super) unseen: BTreeMap<u32, bool>,
     /// When something of it last happened.
     pub(super) newest: Nanos,
     /// What was told of it last.
@@ -45,6 +51,34 @@ pub(super) struct Ended {
 }
 
 impl Incident {
+    /// That the process of a QP posts is all there is to see of its operations, though completions may be watched: it polls
+    /// on a path that is not seen, for nothing has completed of what it posted to other QPs than those it may have made in
+    /// the incident, after `from`. One that posted nothing before is taken to be seen where completions are `attached`.
+    pub(super) fn is_unseen(
+        &mut self,
+        world: &World,
+        (qp, pid): (&QpRecord, u32),
+        from: Nanos,
+        attached: bool,
+    ) -> bool {
+        let (key, awaited) = (self.failover.key, &self.awaited);
+        *self.unseen.entry(pid).or_insert_with(|| {
+            let failing = |qp: &QpRecord| qp.device == key.device && qp.port.is_none_or(|n| u32::from(n) == key.port);
+            let old = |qp: &QpRecord| failing(qp) || !qp.created || qp.since <= from;
+            let others = |other: &&QpRecord| {
+                other.pid == Some(pid) && other.id != qp.id && !awaited.contains(&other.id) && old(other)
+            };
+            let mut posted = false;
+            for detail in world.qps.iter().chain(world.qps.gone()).filter(others).filter_map(|qp| qp.detail.as_ref()) {
+                if detail.completions.is_some() {
+                    return false;
+                }
+                posted |= detail.signaled.is_some_and(|n| n > 0);
+            }
+            posted || !attached
+        })
+    }
+
     /// QPs of the port that ended after `from`.
     pub(super) fn look_back(&mut self, world: &World, from: Nanos) {
         let key = self.failover.key;
@@ -57,7 +91,7 @@ impl Incident {
         }
         let only = world.ports_of(key.device).nth(1).is_none();
         let here = |qp: &&QpRecord| qp.device == key.device && qp.port.map_or(only, |port| u32::from(port) == key.port);
-        for qp in world.qps.iter().chain(world.qps.gone()).filter(here) {
+        for qp in world.qps.iter().chain(world.qps.gone()).filter(here).filter(|qp| !qp.is_own()) {
             let Some(detail) = &qp.detail else { continue };
             for (t, change) in detail.changes.since(from).filter(|(_, change)| change.by == By::Modify) {
                 if let Some(to @ (QpState::Sqd | QpState::Err)) = change.to.filter(|_| change.errno.is_none()) {
@@ -65,6 +99,13 @@ impl Incident {
                 }
             }
         }
+    }
+
+    /// Something of it happened; true when it is to be told at once.
+    pub(super) fn touch(&mut self, t: Nanos) -> bool {
+        self.newest = self.newest.max(t);
+        // In a storm of QPs the numbers can wait for the end of the window.
+        self.qps.len() <= FEW_QPS || self.told.as_ref().is_none_or(|told| told.first_qp.is_none())
     }
 
     /// A QP ended. What ended it first counts, but for a call that was told late.

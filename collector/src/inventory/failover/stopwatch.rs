@@ -14,8 +14,6 @@ use crate::rule::{FailoverSettings, clock, predicts_failure};
 const BEFORE_NS: Nanos = 5_000_000_000;
 /// A QP that posted nothing for this long was idle, ns.
 const IDLE_NS: Nanos = 2_000_000_000;
-/// Up to this many QPs of an incident are judged one by one as they end, more of them at the end of the window.
-const FEW_QPS: usize = 8;
 /// Processes whose first operation elsewhere is remembered in one incident.
 const MAX_PROCESSES: usize = 1024;
 /// Incidents under way at once: one for each port is usual.
@@ -55,8 +53,8 @@ pub(crate) struct Moved {
     pub(crate) active_before: Option<Nanos>,
     /// When it posted last.
     pub(crate) last_post_t: Option<Nanos>,
-    /// It has had completions.
-    pub(crate) completed: bool,
+    /// It has had completions without an error since it was read before; otherwise it has but posted.
+    pub(crate) succeeded: bool,
 }
 
 impl Rounds {
@@ -194,10 +192,12 @@ impl Stopwatch {
         self.touch(index, at.t);
     }
 
-    /// A QP's numbers grew.
+    /// A QP's numbers grew. Where completions are seen, one without an error ends the outage: to post onto a path that is
+    /// dead as well takes nothing. Where they are not, all there is to go by is the post.
     pub(crate) fn qp_moved(&mut self, world: &World, (key, qp): (Option<PortKey>, &QpRecord), moved: &Moved) {
-        for index in 0..self.open.len() {
-            let incident = &self.open[index];
+        let paused = world.probes.as_ref().is_some_and(|probes| probes.completions_paused());
+        let attached = world.probes.as_ref().is_some_and(|probes| probes.completions_attached());
+        for incident in &mut self.open {
             let Some(began) = incident.failover.began() else { continue };
             let Some(pid) = qp.pid else { continue };
             let known = incident.operations.contains_key(&pid) || incident.operations.len() >= MAX_PROCESSES;
@@ -213,11 +213,17 @@ impl Stopwatch {
             let from = began.not_before.saturating_sub(late_ns);
             let new = qp.created && qp.since > from;
             let idle = moved.active_before.is_none_or(|before| before.saturating_add(IDLE_NS) < from);
-            let completed = moved.completed && new;
             let same_again = incident.failover.bond_switch.is_some() || incident.failover.port_up.is_some();
+            let awaited = incident.awaited.contains(&qp.id);
             let last_post = moved.last_post_t.filter(|last| *last <= moved.t);
-            let t = if completed { moved.t } else { last_post.unwrap_or(moved.t) };
-            if !((other && (new || idle)) || (new && same_again)) || t < from {
+            let t = if moved.succeeded { moved.t } else { last_post.unwrap_or(moved.t) };
+            if !(awaited || (other && (new || idle)) || (new && same_again)) || t < from {
+                continue;
+            }
+            if !moved.succeeded && !paused && !incident.is_unseen(world, (qp, pid), from, attached) {
+                if incident.awaited.len() < MAX_PROCESSES {
+                    incident.awaited.insert(qp.id);
+                }
                 continue;
             }
             let ready = qp.detail.as_ref().and_then(|detail| {
@@ -227,13 +233,12 @@ impl Stopwatch {
             let earliest = [moved.before, ready.filter(|ready| *ready <= t), Some(from)];
             let earliest = earliest.into_iter().flatten().max().unwrap_or(0);
             let device = world.device(qp.device).name.clone();
-            let how = if completed { "completed" } else { "posted; completions are not seen" };
+            let how = if moved.succeeded { "completed" } else { "posted; completions are not seen" };
             let what = format!("QP {} of {device}: {how}", qp.qpn);
             let path = Replacement { device, port: key.map(|key| key.port), qpn: qp.qpn };
-            let incident = &mut self.open[index];
             incident.operations.insert(pid, (Mark { at: Moment::between(earliest, t), what }, path));
             if incident.owners.contains(&pid) {
-                self.touch(index, moved.t);
+                self.dirty |= incident.touch(moved.t);
             }
         }
     }
@@ -290,12 +295,7 @@ impl Stopwatch {
     }
 
     fn touch(&mut self, index: usize, t: Nanos) {
-        let incident = &mut self.open[index];
-        incident.newest = incident.newest.max(t);
-        // In a storm of QPs the numbers can wait for the end of the window.
-        if incident.qps.len() <= FEW_QPS || incident.told.as_ref().is_none_or(|told| told.first_qp.is_none()) {
-            self.dirty = true;
-        }
+        self.dirty |= self.open[index].touch(t);
     }
 
     /// The incident a QP's end belongs to: the one under way, or a new one when the port is ACTIVE and was predicted to
@@ -323,6 +323,8 @@ impl Stopwatch {
             uncounted: 0,
             owners: BTreeSet::new(),
             operations: BTreeMap::new(),
+            awaited: BTreeSet::new(),
+            unseen: BTreeMap::new(),
             newest: at.t,
             told: None,
         };

@@ -143,7 +143,7 @@ fn processes(gather: &mut Gather<'_>) {
         if qp.stats_t.is_some() {
             process.bytes = Some(process.bytes.unwrap_or(0).saturating_add(qp.bytes));
         }
-        if let Some(rate) = world.qps.rate_now(qp) {
+        if let Some(rate) = world.qps.rate_now(qp, world.now) {
             process.rate = Some(process.rate.unwrap_or(0.0) + rate);
         }
     }
@@ -164,8 +164,11 @@ fn processes(gather: &mut Gather<'_>) {
 
 fn busiest(gather: &mut Gather<'_>, n: usize) {
     let world = gather.world;
-    let mut traced: Vec<(f64, &QpRecord)> =
-        world.qps.iter().filter_map(|qp| qp.stats_t.map(|_| (world.qps.rate_now(qp).unwrap_or(0.0), qp))).collect();
+    let mut traced: Vec<(f64, &QpRecord)> = world
+        .qps
+        .iter()
+        .filter_map(|qp| qp.stats_t.map(|_| (world.qps.rate_now(qp, world.now).unwrap_or(0.0), qp)))
+        .collect();
     // Of QPs that are equally busy those that moved more, then those that were told first.
     let order = |a: &(f64, &QpRecord), b: &(f64, &QpRecord)| {
         b.0.total_cmp(&a.0).then(b.1.bytes.cmp(&a.1.bytes)).then(a.1.id.cmp(&b.1.id))
@@ -183,7 +186,7 @@ fn busiest(gather: &mut Gather<'_>, n: usize) {
         let counted = (qp.since, qp.stats_t.unwrap_or(world.now));
         gather.counted(&QP_IO, attributes.clone(), counted, Value::Int(qp.bytes));
         gather.counted(&QP_REQUESTS, attributes.clone(), counted, Value::Int(qp.wrs));
-        if let Some(rate) = world.qps.rate_now(qp) {
+        if let Some(rate) = world.qps.rate_now(qp, world.now) {
             gather.gauge(&QP_RATE, attributes, world.now, Value::Float(rate));
         }
     }

@@ -97,6 +97,97 @@ fn an_operation_that_is_seen_before_the_qp_is_found_dead_is_the_first_one_all_th
     assert_eq!(marks(&log.failovers()[0])[4], "2.303..3");
 }
 
+/// The statistics of a QP whose completions are seen: `failed` of them with an error.
+fn completed(log: &mut Log, s: f64, (name, qpn): (&str, u32), posts: u64, (completions, failed): (u64, u64)) {
+    let mut line = json!({"device": name, "qpn": qpn, "posts": posts, "wrs": posts, "bytes": posts * 4096,
+        "signaled": posts});
+    if completions > 0 {
+        line["completions"] = completions.into();
+    }
+    if failed > 0 {
+        line["errors"] = json!({"RETRY_EXC_ERR": failed});
+    }
+    log.add(s, "qp_stats", line);
+}
+
+#[test]
+fn what_is_posted_onto_a_path_that_is_dead_too_or_fails_there_ends_no_outage() {
+    // QP 17 showed that its process's completions are seen.
+    let fallen = || {
+        let mut log = Log::pair();
+        completed(&mut log, 1.5, ("d", 17), 100, (100, 0));
+        log.probes(1.5).event(2.0, "d", "PORT_ERR").qp(2.268, "d", 17, "seen", Some("ERR"));
+        log.connect(2.5, "e", 40).probes(2.5);
+        log
+    };
+    let mut posted = fallen();
+    completed(&mut posted, 3.5, ("e", 40), 10, (0, 0));
+    posted.probes(3.5);
+    let mut failed = fallen();
+    completed(&mut failed, 3.5, ("e", 40), 10, (1, 1));
+    failed.probes(3.5);
+    for log in [&mut posted, &mut failed] {
+        assert_eq!(marks(&log.failovers()[0])[4], "–");
+    }
+    // The completion of what was posted before comes in a later sweep, in which nothing is posted.
+    completed(&mut posted, 4.5, ("e", 40), 10, (10, 0));
+    posted.probes(4.5).until(5, 40);
+    let failovers = posted.failovers();
+    assert_eq!(marks(&failovers[0])[4], "3.5..4.5");
+    assert_eq!(failovers[0].first_operation.as_ref().unwrap().what, "QP 40 of e: completed");
+}
+
+#[test]
+fn a_path_that_was_ready_all_along_is_in_use_when_something_completes_on_it() {
+    let mut log = Log::pair();
+    log.connect(0.2, "e", 40);
+    completed(&mut log, 1.0, ("d", 17), 100, (100, 0));
+    log.probes(1.0).event(4.0, "d", "PORT_ERR").qp(4.2, "d", 17, "seen", Some("ERR")).probes(4.3);
+    completed(&mut log, 5.3, ("e", 40), 10, (0, 0));
+    log.probes(5.3);
+    completed(&mut log, 6.3, ("e", 40), 10, (10, 0));
+    log.probes(6.3).until(7, 40);
+    assert_eq!(marks(&log.failovers()[0])[4], "5.3..6.3");
+}
+
+#[test]
+fn where_completions_are_paused_or_not_seen_a_post_is_the_first_operation() {
+    let group = |paused: bool| json!([{"group": "completions", "hits": 1, "hit_ns": 1000, "paused": paused}]);
+    for (paused, seen, expected) in [(true, true, "2.503..2.9"), (false, true, "–"), (false, false, "2.503..2.9")] {
+        let mut log = Log::pair();
+        completed(&mut log, 1.5, ("d", 17), 100, (if seen { 100 } else { 0 }, 0));
+        log.event(2.0, "d", "PORT_ERR").qp(2.268, "d", 17, "seen", Some("ERR")).connect(2.5, "e", 40);
+        log.add(2.4, "probes", json!({"wanted": 9, "attached": 9, "failed": [], "groups": group(paused)}));
+        log.posted(3.4, "e", 40, 5, 2.9).probes(3.4).until(4, 40);
+        assert_eq!(marks(&log.failovers()[0])[4], expected, "{paused} {seen}");
+    }
+}
+
+#[test]
+fn the_qps_of_the_loopback_probe_neither_die_nor_recover_in_a_failover() {
+    let own = |log: &mut Log, s: f64, name: &str, qpn: u32, event: &str, to: &str| {
+        let comm = "rdmascope-verbs";
+        let line = json!({"device": name, "port": 1, "qpn": qpn, "event": event, "to": to, "pid": 9, "comm": comm});
+        log.add(s, "qp", line);
+    };
+    let mut log = Log::pair();
+    own(&mut log, 0.2, "d", 18, "create", "RTS");
+    log.event(2.0, "d", "PORT_ERR").qp(2.268, "d", 17, "seen", Some("ERR"));
+    own(&mut log, 2.3, "d", 18, "seen", "ERR");
+    own(&mut log, 2.4, "e", 30, "create", "RTS");
+    log.posted(3.4, "e", 30, 5, 2.9).probes(3.4).until(4, 40);
+    let failovers = log.failovers();
+    let [failover] = &failovers[..] else { panic!("{failovers:?}") };
+    assert_eq!((failover.qps.died, marks(failover)[4].as_str()), (1, "–"));
+    // Nor begin one, on a port that is predicted to fail.
+    let mut log = Log::pair();
+    log.add(1.5, "aer", json!({"pci": "0000:01:00.0", "severity": "nonfatal", "status": 16384, "names": ["CmpltTO"]}));
+    own(&mut log, 1.4, "d", 18, "create", "RTS");
+    own(&mut log, 1.6, "d", 18, "modify", "ERR");
+    log.until(2, 10);
+    assert_eq!(log.failovers(), []);
+}
+
 #[test]
 fn a_flush_that_is_told_with_its_cause_is_not_what_killed_the_qp() {
     let mut log = Log::pair();

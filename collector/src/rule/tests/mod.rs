@@ -13,6 +13,8 @@ mod pcie;
 mod phy;
 mod qp;
 mod qp_signs;
+mod qp_stuck;
+mod sampled;
 
 use std::sync::Arc;
 

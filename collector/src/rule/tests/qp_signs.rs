@@ -1,8 +1,8 @@
-//! `qp.rnr`, `qp.software_error`, `qp.stuck`, and what a QP's failure follows from.
+//! `qp.rnr`, `qp.software_error`, and what a QP's failure follows from.
 
 use super::*;
 
-fn log() -> Log {
+pub(super) fn log() -> Log {
     let mut log = Log::new();
     log.device(0.0, "a", "mlx5_core", "0000:01:00.0").port(0.0, "a", "ACTIVE", "LinkUp").probes(0.0);
     for qpn in 100..120 {
@@ -24,7 +24,7 @@ fn counted(log: &mut Log, every: f64, end: f64, name: &str, (from, to): (f64, f6
     }
 }
 
-fn stats(log: &mut Log, s: f64, qpn: u32, fields: impl Into<Value>) {
+pub(super) fn stats(log: &mut Log, s: f64, qpn: u32, fields: impl Into<Value>) {
     let fields: Value = fields.into();
     let mut line = json!({"device": "a", "qpn": qpn, "posts": 9, "wrs": 9, "bytes": 9});
     for (key, value) in fields.as_object().unwrap() {
@@ -144,64 +144,6 @@ fn flushed_completions_and_a_reset_of_the_counters_are_no_error() {
     stats(&mut log, 30.5, 104, json!({"completions": 5000, "errors": {"WR_FLUSH_ERR": 3000}}));
     log.until(31, 40);
     log.run().nothing();
-}
-
-/// Sweeps until `end`; the QP's numbers change only in the first ten seconds.
-fn waiting(timeout: Option<u8>, completed: u64, sampled: bool, end: u32) -> Log {
-    let mut log = log();
-    let mut qp =
-        json!({"device": "a", "port": 1, "qpn": 104, "event": "seen", "to": "RTS", "pid": 700, "comm": "python3"});
-    if let Some(timeout) = timeout {
-        qp["timeout"] = timeout.into();
-    }
-    log.add(0.2, "qp", qp);
-    for s in 1..=end {
-        let at = f64::from(s) + 0.5;
-        if s <= 10 {
-            let mut fields =
-                json!({"posts": s * 10, "wrs": s * 10, "signaled": s * 10, "completions": u64::from(s) * 10});
-            if s == 10 {
-                fields["completions"] = completed.into();
-            }
-            if sampled {
-                fields["sampled_ns"] = 100_000_000.into();
-            }
-            stats(&mut log, at, 104, fields);
-        }
-        log.probes(at);
-    }
-    log
-}
-
-#[test]
-fn a_qp_without_a_completion_for_ten_of_its_own_timeouts_is_told() {
-    // 4.096 µs · 2^18 = 1.07 s.
-    let outcome = waiting(Some(18), 91, false, 40).run();
-    assert_eq!(outcome.of("qp.stuck"), ["22 a QP 104 raised warning probable"]);
-    let summary = &outcome.last("qp.stuck").summary;
-    assert!(summary.starts_with("QP 104 of python3 (700) waits for 9 signalled work requests since"), "{summary}");
-    // 67 ms: not before a few sweeps.
-    assert_eq!(waiting(Some(14), 91, false, 40).run().of("qp.stuck"), ["14 a QP 104 raised warning probable"]);
-}
-
-#[test]
-fn a_qp_that_is_not_seen_in_full_or_waits_for_nothing_or_for_ever_is_not_judged() {
-    for (timeout, completed, sampled) in
-        [(Some(18), 100, false), (Some(18), 140, false), (Some(18), 91, true), (Some(0), 91, false), (None, 91, false)]
-    {
-        let outcome = waiting(timeout, completed, sampled, 60).run();
-        assert!(outcome.of("qp.stuck").is_empty(), "{timeout:?} {completed} {sampled}");
-    }
-    let reason = super::super::find("qp.stuck").unwrap();
-    assert!(reason.not_judged(&waiting(Some(18), 91, true, 20).run().engine.view()).is_some());
-    assert!(reason.not_judged(&waiting(Some(18), 91, false, 20).run().engine.view()).is_none());
-}
-
-#[test]
-fn a_qp_whose_statistics_are_not_swept_any_more_is_not_stuck() {
-    let mut log = waiting(Some(18), 91, false, 12);
-    log.until(13, 60);
-    assert!(log.run().of("qp.stuck").is_empty());
 }
 
 #[test]

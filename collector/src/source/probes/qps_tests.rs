@@ -9,6 +9,7 @@ use collector_ebpf::slot::{Name, Wide};
 use collector_ebpf::walk::Found;
 
 use super::super::events::Events;
+use super::super::stats::MISSED;
 use super::super::store::clear;
 use super::*;
 
@@ -162,7 +163,8 @@ fn tell(observation: &Observation<'_>) -> String {
             let completed = stats.completions.map_or(String::new(), |n| format!(" completions {n}"));
             let errors = stats.errors.iter().fold(String::new(), |text, (name, n)| text + &format!(" {name} {n}"));
             let vendor_err = stats.vendor_err.map_or(String::new(), |code| format!(" vendor_err {code}"));
-            let tail = format!("{wide}{completed}{errors}{vendor_err}");
+            let missed = if stats.completions_missed && stats.sent.is_none() { " and more" } else { "" };
+            let tail = format!("{wide}{completed}{errors}{vendor_err}{missed}");
             format!("{}:{} posts {} bytes {}{tail}", stats.device, stats.qpn, stats.posts, stats.bytes)
         }
         Body::Qp(qp) => {
@@ -375,6 +377,20 @@ fn completions_are_told_by_status() {
     bench.sweep(1000);
     let stats = "rxea:17 posts 3 bytes 300 sizes 3 completions 3 WR_FLUSH_ERR 1 RETRY_EXC_ERR 1";
     assert_eq!(bench.said(), [stats]);
+}
+
+#[test]
+fn completions_that_are_not_counted_any_more_are_told_though_no_number_changed() {
+    let mut bench = with_completions(1);
+    bench.memory.complete(1, 0);
+    bench.collect();
+    bench.sweep(1000);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 1"]);
+    bench.memory.slots[1].pairing.fetch_or(MISSED, Relaxed);
+    bench.memory.mark(1);
+    bench.collect();
+    bench.sweep(2000);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 1 and more"]);
 }
 
 #[test]
