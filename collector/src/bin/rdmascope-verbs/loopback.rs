@@ -20,7 +20,8 @@ use crate::watch::{Plan, Progress, watch};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The first time it is said when every port was tried, or after this.
 const FIRST: Duration = Duration::from_secs(3);
-/// A round that takes longer hangs in a driver or provider, ns: no wait of its own is so long.
+/// A step of a round that takes longer hangs in a driver or provider, ns: to open a device or to measure one port, which
+/// waits for a second and an operation of two at most, is a step.
 const HANGS_NS: u64 = 5_000_000_000;
 /// How long the threads have for destroying what they made.
 const FAREWELL: Duration = Duration::from_secs(1);

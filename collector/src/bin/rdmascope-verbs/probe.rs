@@ -9,6 +9,9 @@ use collector::verbs::{Context, Endpoint, Error, Port, Remote, Timers};
 
 /// An operation that is not back after this is lost.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A measurement begins no further operation after this: where each takes long, those that are done say so as well, and
+/// the device's other ports wait for no more than one of them.
+const MEASURE: Duration = Duration::from_secs(1);
 /// So long the processor is used for waiting. After that it is looked again each time the wait has become longer by this
 /// part of itself: so waiting costs little, and what takes long is measured too long by no more than that part.
 const SPIN: Duration = Duration::from_micros(200);
@@ -41,9 +44,10 @@ impl Probe {
         self.port == port && self.endpoint.gid_is_current()
     }
 
-    /// Times so many operations, one after the other, ns each.
+    /// Times so many operations, one after the other, ns each; fewer where they take long, but one.
     pub(crate) fn measure(&mut self, operations: u32) -> Result<Vec<u64>, String> {
-        (0..operations).map(|_| self.one()).collect()
+        let start = Instant::now();
+        in_time(operations, || start.elapsed(), || self.one())
     }
 
     fn one(&mut self) -> Result<u64, String> {
@@ -63,5 +67,40 @@ impl Probe {
             // A software device may need this very processor.
             if took > SPIN { std::thread::sleep(took / NAP) } else { std::thread::yield_now() }
         }
+    }
+}
+
+/// Does so many operations, but begins none after [`MEASURE`].
+fn in_time<T, E>(
+    operations: u32,
+    elapsed: impl Fn() -> Duration,
+    mut one: impl FnMut() -> Result<T, E>,
+) -> Result<Vec<T>, E> {
+    let mut done = Vec::new();
+    while done.is_empty() || (done.len() < operations as usize && elapsed() < MEASURE) {
+        done.push(one()?);
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_measurement_of_slow_operations_ends_after_a_second_with_those_that_are_done() {
+        for (each_ms, expected) in [(0, 32), (20, 32), (300, 4), (1900, 1)] {
+            let passed = Cell::new(Duration::ZERO);
+            let one = || {
+                passed.set(passed.get() + Duration::from_millis(each_ms));
+                Ok::<_, ()>(())
+            };
+            let done = in_time(32, || passed.get(), one).expect("none fails");
+            assert_eq!(done.len(), expected, "{each_ms} ms");
+            assert!(passed.get() < MEASURE + PATIENCE, "{each_ms} ms");
+        }
+        assert_eq!(in_time(32, || Duration::ZERO, || Err::<(), _>("lost")), Err("lost"));
     }
 }

@@ -1,5 +1,6 @@
 //! One device in a thread of its own: opened, its active ports measured in turn, closed when it goes away.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,8 @@ use collector::clock;
 use collector::source::loopback::latency::measurement;
 use collector::source::loopback::line::Measured;
 use collector::verbs::Context;
+
+use rustix::thread::set_current_timer_slack;
 
 use crate::probe::Probe;
 use crate::say::Say;
@@ -28,7 +31,7 @@ pub(crate) struct Plan {
 /// What the thread shows of itself, so that others see when it hangs.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// `CLOCK_MONOTONIC` ns since when it has been at it; 0 between two rounds.
+    /// `CLOCK_MONOTONIC` ns since when it has been at this step of a round; 0 between two rounds.
     busy_since: AtomicU64,
     /// It has tried every port once.
     tried: AtomicBool,
@@ -39,7 +42,17 @@ impl Progress {
         self.tried.load(Ordering::Relaxed)
     }
 
-    /// How long the round that goes on has taken by now, ns.
+    /// A step of a round begins: the device, or one of its ports.
+    fn step(&self) {
+        self.busy_since.store(clock::monotonic_ns(), Ordering::Relaxed);
+    }
+
+    fn rests(&self) {
+        self.busy_since.store(0, Ordering::Relaxed);
+        self.tried.store(true, Ordering::Relaxed);
+    }
+
+    /// How long the step that goes on has taken by now, ns.
     pub(crate) fn busy_for(&self, now: u64) -> u64 {
         match self.busy_since.load(Ordering::Relaxed) {
             0 => 0,
@@ -52,11 +65,13 @@ impl Progress {
 pub(crate) fn watch(name: &str, plan: Plan, first: Instant, progress: &Progress, say: &Say, stop: &Stop) {
     let mut device = Device { name, plan, context: None, ports: Vec::new(), rest: Rest::default() };
     let mut next = first;
+    // The waits of a measurement are some tens of µs: the 50 µs by which the kernel may lengthen each (`timer_slack_ns` of
+    // prctl(2)) would be measured as well. Where that is refused, they are.
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
     while !stop.wait_until(next) {
-        progress.busy_since.store(clock::monotonic_ns(), Ordering::Relaxed);
-        let there = device.round(say);
-        progress.busy_since.store(0, Ordering::Relaxed);
-        progress.tried.store(true, Ordering::Relaxed);
+        progress.step();
+        let there = device.round(progress, say);
+        progress.rests();
         if !there {
             say.gone(name);
             return;
@@ -87,7 +102,7 @@ struct PortProbe {
 
 impl Device<'_> {
     /// Measures every active port; false when the device is gone.
-    fn round(&mut self, say: &Say) -> bool {
+    fn round(&mut self, progress: &Progress, say: &Say) -> bool {
         if self.context.as_ref().is_some_and(|context| !context.is_there()) {
             // Some drivers wait for whoever has the device open before they let it go.
             self.close();
@@ -107,6 +122,7 @@ impl Device<'_> {
         let Some(context) = &self.context else { return true };
         say.port(self.name, None, Measured::Gone);
         for (number, port) in (1..).zip(&mut self.ports) {
+            progress.step();
             if let Some(state) = port.round(context, number, self.plan, say) {
                 say.port(self.name, Some(u32::from(number)), state);
             }
