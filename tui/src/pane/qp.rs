@@ -372,6 +372,7 @@ fn histogram(
 mod tests {
     use super::*;
     use crate::sample;
+    use crate::theme::ThemeName;
 
     #[test]
     fn the_retry_window_is_what_the_timers_say() {
@@ -383,5 +384,24 @@ mod tests {
         assert_eq!(retry_window(&qp), None);
         qp.timeout = None;
         assert_eq!(retry_window(&qp), None);
+    }
+
+    #[test]
+    fn for_how_long_posts_and_completions_were_watched_is_said_apart() {
+        let said = |detail: &QpDetail| {
+            let mut lines = Vec::new();
+            blind(detail, &mut lines, &Theme::new(ThemeName::Dark, true));
+            lines.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&QpDetail::default()), Vec::<String>::new());
+        let detail = QpDetail {
+            sampled_ns: Some(30_000_000_000),
+            completions_sampled_ns: Some(600_000_000),
+            completions_missed: true,
+            ..QpDetail::default()
+        };
+        let said = said(&detail);
+        assert_eq!(said[..2], [" posts watched for 30.0 s in all", " completions watched for 600 ms in all"]);
+        assert!(said[2].starts_with(" completions not counted in full"), "{said:?}");
     }
 }
