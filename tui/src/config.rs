@@ -116,7 +116,8 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
             device: or(&global.device, file.device),
             exclude: or(&global.exclude, file.exclude),
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
-            making: None,
+            making: (global.allow_changes || file.allow_changes)
+                .then(|| global.verbs_program.clone().or_else(|| file.verbs_program.clone())),
             probes: (!global.no_ebpf && !file.no_ebpf).then_some(probes),
             max_qps: global.max_qps.or(file.max_qps),
             packets,

@@ -141,6 +141,7 @@ fn told<'f>(
     (&states[0], raised)
 }
 
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
 fn evidence(finding: &Value, series: &str) -> u64 {
     let rows = finding["evidence"].as_array().expect("a list");
     let row = rows.iter().find(|row| row["series"].as_str().is_some_and(|name| name.starts_with(series)));

@@ -95,7 +95,8 @@ impl Prefixes {
     }
 
     fn immediate(&self) -> usize {
-        if self.operand { 2 } else { 4 }
+        // REX.W goes before a prefix for 16 bits.
+        if self.operand && self.rex_bit(3) == 0 { 2 } else { 4 }
     }
 
     /// The register a number in the encoding stands for: without REX, bytes 4 to 7 are the second ones of 0 to 3.

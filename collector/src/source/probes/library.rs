@@ -114,6 +114,15 @@ impl Library {
     pub(super) fn exported(&self, name: &str) -> Option<u64> {
         Elf::read(&self.file).ok()?.exported(name)
     }
+
+    /// Which of these functions the file calls in these libraries, each named by how its file's name begins. The names of
+    /// the libraries a file needs are few; those of its functions are read only where one of them matters.
+    pub(super) fn calls<'f>(&self, functions: &[(&str, &'f str)]) -> Vec<&'f str> {
+        let Ok(elf) = Elf::read(&self.file) else { return Vec::new() };
+        let needed = functions.iter().filter(|(library, _)| elf.needs(library));
+        let asked: Vec<&'f str> = needed.map(|(_, function)| *function).collect();
+        if asked.is_empty() { asked } else { elf.imports(&asked) }
+    }
 }
 
 impl Ident {
@@ -133,15 +142,6 @@ impl Ident {
             changed: (facts.ctime(), facts.ctime_nsec()),
             links: facts.nlink(),
         })
-    }
-
-    /// Which of these functions the file calls in these libraries, each named by how its file's name begins. The names of
-    /// the libraries a file needs are few; those of its functions are read only where one of them matters.
-    pub(super) fn calls<'f>(&self, functions: &[(&str, &'f str)]) -> Vec<&'f str> {
-        let Ok(elf) = Elf::read(&self.file) else { return Vec::new() };
-        let needed = functions.iter().filter(|(library, _)| elf.needs(library));
-        let asked: Vec<&'f str> = needed.map(|(_, function)| *function).collect();
-        if asked.is_empty() { asked } else { elf.imports(&asked) }
     }
 }
 
