@@ -359,6 +359,7 @@ impl Probes {
             posts_ns: ns(Group::Posts).filter(|_| was(Operation::PostSend)),
             receives: was(Operation::PostRecv),
             completions,
+            missed: false,
             completions_ns: ns(Group::Completions).filter(|_| completions),
         }
     }
@@ -517,7 +518,7 @@ impl Running {
         // What cannot be read stays what it was.
         if let Some(totals) = self.maps.totals() {
             if totals.no_owner != self.totals.no_owner {
-                self.qps.untold = self.maps.untold().collect();
+                self.qps.set_untold(self.maps.untold().collect());
             }
             self.totals = totals;
         }

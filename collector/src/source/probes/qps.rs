@@ -75,7 +75,7 @@ pub(super) struct Qps {
     /// What is watched.
     pub(super) watched: Watched,
     /// Processes whose completions cannot all be given to a QP: none of their QPs has a number of them.
-    pub(super) untold: HashSet<u32>,
+    untold: HashSet<u32>,
     /// Lists of work requests that could not be read to their end.
     pub(super) unread: u64,
     /// Slots that could not be given back.
@@ -86,6 +86,16 @@ impl Qps {
     /// For so many slots.
     pub(super) fn new(slots: u32) -> Self {
         Self { owner: vec![Owner::Nobody; slots as usize], ..Self::default() }
+    }
+
+    /// Takes note of the processes whose completions cannot all be given to a QP. Those of their QPs that change no more
+    /// would otherwise be taken to wait for completions that nobody counts.
+    pub(super) fn set_untold(&mut self, untold: HashSet<u32>) {
+        let new = |pid: Option<u32>| pid.is_some_and(|pid| untold.contains(&pid) && !self.untold.contains(&pid));
+        let known = self.by_key.values().copied();
+        let qps: Vec<u32> = known.filter(|qp| self.known.get(*qp as usize).is_some_and(|qp| new(qp.pid))).collect();
+        self.untold = untold;
+        qps.into_iter().for_each(|qp| self.touch(qp));
     }
 
     /// Takes up the slots that changed.
@@ -301,15 +311,16 @@ impl Qps {
             return;
         }
         self.sum.read(store, known.slots());
-        let signature = self.sum.signature();
+        let told = known.pid.is_none_or(|pid| !self.untold.contains(&pid));
+        // That its completions have no number any more is told as well, though it may post nothing any more.
+        let signature = self.sum.signature().wrapping_add(u64::from(!told));
         if signature == known.emitted {
             return;
         }
         known.emitted = signature;
         self.unread += self.sum.unread().saturating_sub(known.unread);
         known.unread = self.sum.unread();
-        let told = known.pid.is_none_or(|pid| !self.untold.contains(&pid));
-        let watched = Watched { completions: self.watched.completions && told, ..self.watched };
+        let watched = Watched { missed: self.watched.completions && !told, ..self.watched };
         let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &watched);
         stats.vendor_err = known.vendor_err;
         let observation = Observation { t, body: Body::QpStats(stats) };

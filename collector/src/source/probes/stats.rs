@@ -11,10 +11,6 @@ use super::names;
 use super::store::Store;
 use crate::observation::{Histogram, Pairs, QpStats, Text};
 
-/// Bit of [`Slot::pairing`](collector_ebpf::slot::Slot::pairing): completions of the QP are not counted any more, since
-/// nobody tells whose those of its extended queue are.
-pub(super) const MISSED: u64 = MIXED << 1;
-
 /// What of all that processes do was watched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Watched {
@@ -24,6 +20,8 @@ pub(super) struct Watched {
     pub(super) receives: bool,
     /// Completions are or were watched.
     pub(super) completions: bool,
+    /// They are, but some of the QP's may have gone to nobody: then it has no number of them.
+    pub(super) missed: bool,
     /// Time for which they were, ns; `None` when that is all the time.
     pub(super) completions_ns: Option<u64>,
 }
@@ -44,8 +42,6 @@ pub(super) struct Sum {
     sent: u64,
     /// Some completions could not be told from receives.
     mixed: bool,
-    /// Some completions were not counted.
-    missed: bool,
     recv_wrs: u64,
     opcodes: [u64; OPCODES],
     statuses: [u64; STATUSES],
@@ -76,9 +72,7 @@ impl Sum {
             self.completions += read(&slot.completions);
             self.errors += read(&slot.errors);
             self.sent += read(&slot.sent);
-            let pairing = read(&slot.pairing);
-            self.mixed |= pairing & MIXED != 0;
-            self.missed |= pairing & MISSED != 0;
+            self.mixed |= read(&slot.pairing) & MIXED != 0;
             self.recv_wrs += read(&slot.recv_wrs);
             if let Some(wide) = store.wide(index) {
                 self.sizes.resize(SIZES, 0);
@@ -97,11 +91,10 @@ impl Sum {
         }
     }
 
-    /// A number that changes whenever one of the counters does, or completions begin to go uncounted: none of them ever
-    /// falls.
+    /// A number that changes whenever one of the counters does: none of them ever falls.
     pub(super) fn signature(&self) -> u64 {
         let posted = [self.wrs, self.bytes, self.signaled, self.switches, self.truncated, self.unread];
-        let completed = [self.completions, self.recv_wrs, u64::from(self.missed)];
+        let completed = [self.completions, self.recv_wrs];
         (posted.iter().chain(&completed)).fold(self.posts, |sum, n| sum.wrapping_add(*n))
     }
 
@@ -130,10 +123,10 @@ impl Sum {
             stats.size_log2 = Some(Histogram(std::mem::take(&mut self.sizes)));
             stats.opcodes = named(&self.opcodes, &names::OPCODE);
         }
-        stats.completions_missed = watched.completions && self.missed;
-        if watched.completions && self.completions != 0 {
+        stats.completions_missed = watched.missed;
+        if watched.completions && !watched.missed && self.completions != 0 {
             stats.completions = Some(self.completions);
-            stats.sent = (!self.mixed && !self.missed).then_some(self.sent);
+            stats.sent = (!self.mixed).then_some(self.sent);
             stats.completions_sampled_ns = watched.completions_ns;
             self.lend_outcome(&mut stats);
         }
