@@ -224,6 +224,8 @@ impl Engine {
             // That none was seen is no 0 where not all were looked at.
             let all_seen = seen.completions_sampled_ns.is_none() && !seen.completions_missed;
             qp.errors = Some(failed(seen)).filter(|n| *n > 0 || all_seen);
+        } else if seen.completions_missed {
+            qp.errors = qp.errors.filter(|n| *n > 0);
         }
         if let Some(detail) = self.world.qps.detail(t, id) {
             detail.size_log2.clone_from(&seen.size_log2);

@@ -407,6 +407,7 @@ impl Probes {
             posts_ns: ns(Group::Posts).filter(|_| was(Operation::PostSend)),
             receives: was(Operation::PostRecv),
             completions,
+            missed: false,
             completions_ns: ns(Group::Completions).filter(|_| completions),
         }
     }

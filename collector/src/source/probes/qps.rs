@@ -88,15 +88,14 @@ impl Qps {
         Self { owner: vec![Owner::Nobody; slots as usize], ..Self::default() }
     }
 
-    /// Takes which processes have completions that cannot be given to a QP; their QPs are told of again.
+    /// Takes note of the processes whose completions cannot all be given to a QP. Those of their QPs that change no more
+    /// would otherwise be taken to wait for completions that nobody counts.
     pub(super) fn set_untold(&mut self, untold: HashSet<u32>) {
-        for (qp, known) in (0..).zip(&mut self.known) {
-            let fresh = known.pid.is_some_and(|pid| untold.contains(&pid) && !self.untold.contains(&pid));
-            if fresh && known.alive && !std::mem::replace(&mut known.dirty, true) {
-                self.dirty.push(qp);
-            }
-        }
+        let new = |pid: Option<u32>| pid.is_some_and(|pid| untold.contains(&pid) && !self.untold.contains(&pid));
+        let known = self.by_key.values().copied();
+        let qps: Vec<u32> = known.filter(|qp| self.known.get(*qp as usize).is_some_and(|qp| new(qp.pid))).collect();
         self.untold = untold;
+        qps.into_iter().for_each(|qp| self.touch(qp));
     }
 
     /// Takes up the slots that changed.
@@ -311,16 +310,18 @@ impl Qps {
         if known.slot.is_none() && known.more_slots.is_empty() {
             return;
         }
-        let missed = known.pid.is_some_and(|pid| self.untold.contains(&pid));
-        self.sum.read(store, known.slots(), missed);
-        let signature = self.sum.signature();
+        self.sum.read(store, known.slots());
+        let told = known.pid.is_none_or(|pid| !self.untold.contains(&pid));
+        // That its completions have no number any more is told as well, though it may post nothing any more.
+        let signature = self.sum.signature().wrapping_add(u64::from(!told));
         if signature == known.emitted {
             return;
         }
         known.emitted = signature;
         self.unread += self.sum.unread().saturating_sub(known.unread);
         known.unread = self.sum.unread();
-        let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &self.watched);
+        let watched = Watched { missed: self.watched.completions && !told, ..self.watched };
+        let mut stats = self.sum.lend(self.devices.name(known.device), known.qpn, &watched);
         stats.vendor_err = known.vendor_err;
         let observation = Observation { t, body: Body::QpStats(stats) };
         emit(&observation);

@@ -20,6 +20,8 @@ pub(super) struct Watched {
     pub(super) receives: bool,
     /// Completions are or were watched.
     pub(super) completions: bool,
+    /// They are, but some of the QP's may have gone to nobody: then it has no number of them.
+    pub(super) missed: bool,
     /// Time for which they were, ns; `None` when that is all the time.
     pub(super) completions_ns: Option<u64>,
 }
@@ -40,8 +42,6 @@ pub(super) struct Sum {
     sent: u64,
     /// Some completions could not be told from receives.
     mixed: bool,
-    /// Some completions were not counted.
-    missed: bool,
     recv_wrs: u64,
     opcodes: [u64; OPCODES],
     statuses: [u64; STATUSES],
@@ -52,10 +52,10 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Reads the slots of one QP; `missed`: not all of its completions are counted.
-    pub(super) fn read(&mut self, store: &dyn Store, slots: impl Iterator<Item = u32>, missed: bool) {
+    /// Reads the slots of one QP.
+    pub(super) fn read(&mut self, store: &dyn Store, slots: impl Iterator<Item = u32>) {
         let (sizes, latency) = (std::mem::take(&mut self.sizes), std::mem::take(&mut self.latency));
-        *self = Self { sizes, latency, missed, has_wide: true, has_outcome: true, ..Self::default() };
+        *self = Self { sizes, latency, has_wide: true, has_outcome: true, ..Self::default() };
         self.sizes.clear();
         self.latency.clear();
         for index in slots {
@@ -91,11 +91,10 @@ impl Sum {
         }
     }
 
-    /// A number that changes whenever one of the counters does, or completions begin to go uncounted: none of them ever
-    /// falls.
+    /// A number that changes whenever one of the counters does: none of them ever falls.
     pub(super) fn signature(&self) -> u64 {
         let posted = [self.wrs, self.bytes, self.signaled, self.switches, self.truncated, self.unread];
-        let completed = [self.completions, self.recv_wrs, u64::from(self.missed)];
+        let completed = [self.completions, self.recv_wrs];
         (posted.iter().chain(&completed)).fold(self.posts, |sum, n| sum.wrapping_add(*n))
     }
 
@@ -124,10 +123,10 @@ impl Sum {
             stats.size_log2 = Some(Histogram(std::mem::take(&mut self.sizes)));
             stats.opcodes = named(&self.opcodes, &names::OPCODE);
         }
-        stats.completions_missed = watched.completions && self.missed;
-        if watched.completions && self.completions != 0 {
+        stats.completions_missed = watched.missed;
+        if watched.completions && !watched.missed && self.completions != 0 {
             stats.completions = Some(self.completions);
-            stats.sent = (!self.mixed && !self.missed).then_some(self.sent);
+            stats.sent = (!self.mixed).then_some(self.sent);
             stats.completions_sampled_ns = watched.completions_ns;
             self.lend_outcome(&mut stats);
         }
