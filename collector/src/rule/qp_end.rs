@@ -22,7 +22,7 @@ pub(super) enum Cause {
     /// A work request that was refused because of what it asked for.
     Refused,
     /// `LOC_QP_OP_ERR`: the adapter could not do it. A mistake in the work request; or, as the software driver has it
-    /// (`rxe_requester` of rxe_req.c), no way to send: the port is down or the QP's address is gone.
+    /// (`rxe_requester` of `rxe_req.c`), no way to send: the port is down or the QP's address is gone.
     Local,
     /// Something else.
     Other,
@@ -86,7 +86,9 @@ impl<'w> Ends<'w> {
             by_qp.entry(errors.id).or_default().push((*t, errors));
         }
         // The newest came first.
-        by_qp.values_mut().for_each(|errors| errors.reverse());
+        for errors in by_qp.values_mut() {
+            errors.reverse();
+        }
         Self { by_qp }
     }
 
