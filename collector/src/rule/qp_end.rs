@@ -143,8 +143,9 @@ pub(super) fn flushed(n: u64, window_s: Option<f64>) -> Option<Evidence> {
         .then(|| Evidence::new(format!("{FLUSHED} completions that followed"), window_s, n as f64, None, "completions"))
 }
 
-/// What befell a port is known so long after a QP has failed by it, ns: the failure itself makes others look.
-pub(super) const KNOWN_NS: Nanos = 1_000_000_000;
+/// What befell a port is known so long after a QP has failed by it, ns: the failure itself makes others look, at GID tables
+/// no more than once a second, and with the next reading of the port.
+pub(super) const KNOWN_NS: Nanos = 3_000_000_000;
 
 /// The port's addresses changed at the time `t` of a failure, not more than `slack` before: by an event, or as its GID table
 /// was read, which may have been after the failure.

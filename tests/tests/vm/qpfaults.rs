@@ -141,11 +141,10 @@ fn told<'f>(
     (&states[0], raised)
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-fn evidence(finding: &Value, series: &str) -> u64 {
+fn evidence(finding: &Value, series: &str) -> f64 {
     let rows = finding["evidence"].as_array().expect("a list");
     let row = rows.iter().find(|row| row["series"].as_str().is_some_and(|name| name.starts_with(series)));
-    row.map_or(0, |row| row["value"].as_f64().expect("a count") as u64)
+    row.map_or(0.0, |row| row["value"].as_f64().expect("a count"))
 }
 
 fn sentence(finding: &Value) -> &str {
@@ -208,8 +207,9 @@ fn each_fault_of_a_request_is_one_finding_that_names_its_qp_alone_with_its_flush
                 "{state} on {on}"
             );
             // What is flushed is counted with the finding when it has been told; the count may come in two parts.
-            assert_eq!(evidence(state, FLUSH), flushed, "{name} on {on}: {state}");
-            assert!(flushed == 0 || (1..=flushed).contains(&evidence(last, FLUSH)), "{name} on {on}: {last}");
+            let all_flushed = flushed as f64;
+            assert!((evidence(state, FLUSH) - all_flushed).abs() < 0.5, "{name} on {on}: {state}, not {flushed}");
+            assert!(flushed == 0 || (1.0..=all_flushed).contains(&evidence(last, FLUSH)), "{name} on {on}: {last}");
             println!(
                 "{name} on {on}: {rule} {:.1} ms after the program saw the error, {flushed} flushed",
                 (number(&first["t"]) as f64 - connection.error_t.expect("it broke") as f64) / 1e6

@@ -174,19 +174,19 @@ fn latency_is_that_of_the_program_within_one_bucket() {
             assert_eq!(ours.iter().sum::<u64>(), own.iter().sum::<u64>(), "{at}: {seen}");
             timed += own.iter().sum::<u64>();
             // The program looks at the clock before the probe of the post and after that of the poll: what it measures is
-            // never shorter. It is longer by more than a bucket only where the processor was taken away between look and
-            // probe, by the scheduler or from the whole machine.
+            // never shorter. What is built call by call begins for the program with the last call and for the probe, in a
+            // long batch, with an earlier one: that may be a bucket longer.
+            let earlier = usize::from(told["scenario"].as_str().is_some_and(|name| name.starts_with("new_")));
+            // It is longer by more than a bucket only where the processor was taken away between look and probe, by the
+            // scheduler or from the whole machine.
             let up_to = |counts: &[u64], bucket: usize| counts.iter().take(bucket).sum::<u64>();
             let mut apart = 0;
             for bucket in 0..40 {
-                let [own_below, ours_below] = [&own, &ours].map(|counts| up_to(counts, bucket));
-                assert!(own_below <= ours_below, "bucket {bucket} of {at}: {own:?}, {ours:?}");
-                apart = apart.max(ours_below.saturating_sub(up_to(&own, bucket + 1)));
+                let longest = up_to(&ours, bucket + earlier);
+                assert!(up_to(&own, bucket) <= longest, "bucket {bucket} of {at}: {own:?}, {ours:?}");
+                apart = apart.max(up_to(&ours, bucket).saturating_sub(up_to(&own, bucket + 1)));
             }
             interrupted += apart;
-            if apart > 0 {
-                println!("{at}: {apart} of {} {own:?}, {ours:?}", own.iter().sum::<u64>());
-            }
         }
         println!("{timed} requests timed on {}, {interrupted} of them interrupted", results.kernel);
         assert!(timed > 1500, "only {timed} on {}", results.kernel);

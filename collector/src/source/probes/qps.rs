@@ -95,7 +95,9 @@ impl Qps {
         let known = self.by_key.values().copied();
         let qps: Vec<u32> = known.filter(|qp| self.known.get(*qp as usize).is_some_and(|qp| new(qp.pid))).collect();
         self.untold = untold;
-        qps.into_iter().for_each(|qp| self.touch(qp));
+        for qp in qps {
+            self.touch(qp);
+        }
     }
 
     /// Takes up the slots that changed.
