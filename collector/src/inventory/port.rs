@@ -11,6 +11,8 @@ use crate::timeline::{Events, Growth, Ring, Series};
 
 /// State changes and events kept per port.
 const MAX_EVENTS: usize = 256;
+/// Changes of the GID table kept per port.
+const MAX_GID_CHANGES: usize = 16;
 /// Loopback measurements kept per port: an hour of one a second.
 const MAX_LOOPBACKS: usize = 3600;
 
@@ -141,8 +143,8 @@ pub struct PortRecord {
     pub lifespan_ms: Option<u32>,
     /// GID table entries in use: index, GID, kind.
     pub gids: Vec<(u32, Arc<str>, Option<Arc<str>>)>,
-    /// When they were last seen to have changed.
-    pub gids_changed: Option<Nanos>,
+    /// When they were seen to have changed.
+    pub gids_changed: Events<()>,
     /// Notes of the source.
     pub notes: Vec<Arc<str>>,
     /// When it was first seen, and in which state.
@@ -227,7 +229,7 @@ impl PortRecord {
             bond: None,
             lifespan_ms: None,
             gids: Vec::new(),
-            gids_changed: None,
+            gids_changed: Events::new(MAX_GID_CHANGES),
             notes: Vec::new(),
             first_seen: (t, state),
             t,
@@ -267,7 +269,7 @@ impl PortRecord {
         let gids: Vec<_> = seen.gids.iter().map(|g| (g.index, g.gid.as_ref().into(), text(&g.kind))).collect();
         // None are told also where nobody looked.
         if gids != self.gids && !gids.is_empty() && !self.gids.is_empty() {
-            self.gids_changed = Some(t);
+            self.gids_changed.push(t, ());
         }
         self.gids = gids;
         self.notes = seen.notes.iter().map(|n| n.as_ref().into()).collect();

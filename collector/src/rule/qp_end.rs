@@ -152,7 +152,7 @@ pub(super) const KNOWN_NS: Nanos = 3_000_000_000;
 pub(super) fn addresses_changed(port: &PortRecord, t: Nanos, slack: Nanos) -> bool {
     let then = t.saturating_sub(slack)..=t.saturating_add(KNOWN_NS);
     let event = |event: &PortEvent| matches!(event, PortEvent::Async(name) if &**name == "GID_CHANGE");
-    port.gids_changed.is_some_and(|at| then.contains(&at))
+    port.gids_changed.iter().any(|(at, ())| then.contains(at))
         || port.events.iter().any(|(at, what)| then.contains(at) && event(what))
 }
 

@@ -133,6 +133,9 @@ fn a_request_that_could_not_be_sent_when_an_address_was_taken_is_not_the_applica
         // The table is read because a QP failed.
         gids(&mut log, 2.55, if after { &["fe80::a"] } else { &["fe80::a", "::ffff:10.0.1.1"] });
         log.qp(2.6, "a", 104, "seen", Some("ERR")).until(3, 6);
+        // Another change later takes nothing back.
+        gids(&mut log, 6.5, &["fe80::a", "::ffff:10.0.1.2"]);
+        log.until(7, 8);
         let outcome = log.run();
         let state = outcome.last("qp.error_state");
         assert_eq!(state.summary.contains("addresses (GIDs) had changed"), moved, "{}", state.summary);
