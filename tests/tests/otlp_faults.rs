@@ -113,7 +113,7 @@ fn an_endpoint_that_is_down_costs_two_lines_and_what_did_not_fit_which_it_is_tol
         let mut receiver = Receiver::start(speaks);
         receiver.stop();
         // Room for two or three exports of this tree.
-        let more = [("RDMASCOPE_OTLP_QUEUE", "16K")];
+        let more = [("RDMASCOPE_OTLP_QUEUE", "24K")];
         let collecting = Collecting::start(&receiver.url(), protocol, &more);
         collecting.says("refused");
         // Long enough for more exports than there is room for.

@@ -19,7 +19,7 @@ const MOST_HEADERS: usize = 4096;
 const MOST_DYNAMIC: u64 = 4096;
 
 /// Bytes of a table of symbols that are read at most, and of their names.
-const MOST_SYMBOLS: u64 = 16 << 20;
+const MOST_SYMBOLS: u64 = 32 << 20;
 
 /// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -326,12 +326,13 @@ fn a_process_that_makes_qps_later_is_looked_at_again_for_what_it_has_loaded_sinc
 
 #[test]
 fn a_process_that_told_where_it_posts_before_it_was_looked_at_is_still_looked_at() {
-    let mut discovery = Discovery::new(Path::new("/proc"));
-    let own = std::process::id();
-    let taken = discovery.take(own, &[(Operation::PostSend, post_send as *const () as u64)]);
-    assert_eq!(taken.len(), 1);
-    discovery.saw(own);
-    assert!(discovery.asked.contains(&own));
+    let mut running = Running::start();
+    let pid = running.child.id();
+    let mut discovery = running.discovery();
+    assert_eq!(discovery.take(pid, &[(Operation::PostSend, running.post_send)]).len(), 1);
+    discovery.saw(pid);
+    assert!(discovery.asked.contains(&pid));
+    running.end();
 }
 
 #[test]
