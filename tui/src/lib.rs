@@ -34,6 +34,8 @@ mod sample;
 mod scenarios;
 #[cfg(test)]
 mod snapshots;
+#[cfg(test)]
+mod tour;
 
 pub use pane::PaneId;
 pub use screen::{ColorChoice, ScreenOptions, run};

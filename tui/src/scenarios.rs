@@ -15,16 +15,16 @@ use ratatui::layout::Rect;
 use crate::app::App;
 use crate::screen::ScreenOptions;
 
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// A scenario being played.
-struct Play {
+pub(crate) struct Play {
     simulator: Simulator,
     engine: Engine,
 }
 
 impl Play {
-    fn new(scenario: &str) -> Self {
+    pub(crate) fn new(scenario: &str) -> Self {
         let simulator = Simulator::new(scenario, 1).unwrap();
         let engine = Engine::new(simulator.header(), Settings::default());
         Self { simulator, engine }
@@ -38,7 +38,7 @@ impl Play {
         self.engine.snapshot()
     }
 
-    fn feed(&mut self, t: u64) -> Feed {
+    pub(crate) fn feed(&mut self, t: u64) -> Feed {
         let world = self.until(t);
         let status = Status { sources: vec![self.simulator.availability()], ..Status::new(Mode::Demo) };
         let feed = Feed::new(world.clone(), status.clone());
@@ -62,7 +62,7 @@ fn key(name: &str) -> KeyCode {
 }
 
 /// A screen after some keys, a frame between two of them.
-fn screen(feed: Feed, (width, height): (u16, u16), keys: &[&str]) -> String {
+pub(crate) fn screen(feed: Feed, (width, height): (u16, u16), keys: &[&str]) -> String {
     let mut app = App::new(feed, ScreenOptions::default(), true);
     let area = Rect::new(0, 0, width, height);
     let mut buf = Buffer::empty(area);

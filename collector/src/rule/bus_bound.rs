@@ -229,7 +229,7 @@ fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<V
         severity: Severity::Warning,
         grade,
         summary: format!(
-            "{gbps:.0} Gb/s {} by {} ports ({}) fill the uplink they share, which carries {bound}; their rates are {rate:.0}{peers}",
+            "{gbps:.0} Gb/s {} by {} ports ({}) fill the uplink they share, which carries {bound}; their rates add up to {rate:.0} Gb/s{peers}",
             of.name(),
             its.len(),
             shares.join(", ")

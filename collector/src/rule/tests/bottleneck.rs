@@ -110,7 +110,7 @@ fn four_ports_that_fill_the_uplink_they_share_are_told_with_the_share_of_each() 
         "{}",
         told.summary
     );
-    assert!(told.summary.contains("their rates are 1600"), "{}", told.summary);
+    assert!(told.summary.contains("their rates add up to 1600 Gb/s"), "{}", told.summary);
     assert!(outcome.of("pcie.bandwidth_bound").is_empty());
 }
 
