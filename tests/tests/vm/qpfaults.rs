@@ -97,14 +97,17 @@ fn count(marks: &[(u64, String, u64)], name: &str) -> u64 {
 
 /// The timeline has the QP's way up, then its end, which nobody asked for, with all failed completions.
 fn ends_unasked(results: &Results, world: &World, name: &str) -> Vec<(u64, String, u64)> {
-    let told = connection(results, name);
-    let marks = marks(world, qp(world, &told.device, told.qpn));
+    let connection = connection(results, name);
+    let marks = marks(world, qp(world, &connection.device, connection.qpn));
     let at = format!("{name} on {}: {marks:?}", results.kernel);
-    let end = told.end.unwrap_or_else(|| panic!("{at}: the program does not end"));
-    let up: Vec<_> = ["RESET", "INIT", "RTR", "RTS"].iter().map(|state| place(&marks, state)).collect();
-    assert_eq!(up, [Some(0), Some(1), Some(2), Some(3)], "{at}");
+    let end = connection.end.unwrap_or_else(|| panic!("{at}: the program does not end"));
+    // But for what the kernel's list told: that has the time at which its reading began, and the QP may be made meanwhile.
+    let told: Vec<_> =
+        marks.iter().map(|(_, mark, _)| mark.as_str()).filter(|mark| !mark.starts_with("found ")).collect();
+    assert_eq!(told[..4], ["RESET", "INIT", "RTR", "RTS"], "{at}");
     let found = place(&marks, "found ERR").unwrap_or_else(|| panic!("{at}: no error state"));
-    assert!(found > 3 && place(&marks, "ERR").is_none(), "{at}: nobody asked for it");
+    assert!(place(&marks, "RTS").is_some_and(|ready| ready < found), "{at}");
+    assert!(place(&marks, "ERR").is_none(), "{at}: nobody asked for it");
     assert_eq!(count(&marks, FLUSH), number(&end["flushed"]), "{at}: {end}");
     let failed: u64 = marks.iter().filter(|(_, mark, _)| mark.ends_with("_ERR")).map(|(.., n)| n).sum();
     assert_eq!(failed, number(&end["errors"]), "{at}: {end}");
