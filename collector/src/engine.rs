@@ -297,7 +297,7 @@ impl Engine {
             .iter()
             .map(|unseen| UnseenWay {
                 way: unseen.way,
-                library: unseen.library.as_deref().map(|library| self.text(library)),
+                file: unseen.file.as_deref().map(|file| self.text(file)),
                 reason: unseen.reason.as_deref().map(|reason| self.text(reason)),
             })
             .collect();

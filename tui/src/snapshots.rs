@@ -142,7 +142,7 @@ fn a_process_that_may_post_unseen_is_named_on_the_self_pane_and_at_its_qps() {
     let (comm, library) = (Some("python3".into()), Some("libuct_ib_mlx5.so.0".into()));
     let qp = Qp { qpn: 17, to: Some(QpState::Rts), pid: Some(4242), comm: comm.clone(), ..Qp::default() };
     take(1, Body::Qp(Qp { device: "d".into(), ..qp }));
-    let unseen = vec![Unseen { way: Way::UcxMlx5, library, reason: None }];
+    let unseen = vec![Unseen { way: Way::UcxMlx5, file: library, reason: None }];
     take(2, Body::Process(Process { pid: 4242, comm, unseen }));
     take(20, Body::Probes(Probes { wanted: 9, attached: 9, ..Probes::default() }));
     let shown = |world, first, size| {

@@ -50,7 +50,7 @@ pub fn text(world: &World, report: &FailoversReport<'_>) -> String {
             format!("{}/{}", failover.device, failover.port),
             failover.began().map_or_else(|| "–".to_owned(), |began| when(world, began)),
             failover.ending.name().to_owned(),
-            qps(failover),
+            failover.qps.text().unwrap_or_else(|| "–".to_owned()),
             spanned(failover.warning),
             spanned(failover.outage),
             floor(failover),
@@ -75,19 +75,6 @@ fn when(world: &World, moment: Moment) -> String {
     let ms = unix_ns / 1_000_000 % 86_400_000;
     let (s, ms) = (ms / 1000, ms % 1000);
     format!("{:02}:{:02}:{:02}.{ms:03} UTC", s / 3600, s / 60 % 60, s % 60)
-}
-
-fn qps(failover: &Failover) -> String {
-    let qps = failover.qps;
-    let parts = [
-        (qps.drained, "drained"),
-        (qps.died, "died"),
-        (qps.late, "moved late"),
-        (qps.unsure, "unsure"),
-        (qps.uncounted, "not looked at"),
-    ];
-    let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    if parts.is_empty() { "–".to_owned() } else { parts.join(", ") }
 }
 
 /// `268 ms`, `0.2–1.3 s`, `–` when it is not known.

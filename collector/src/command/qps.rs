@@ -108,7 +108,8 @@ pub struct Way {
     /// Its name.
     pub way: &'static str,
     /// The file the process maps.
-    pub library: Option<Arc<str>>,
+    #[serde(rename = "library")]
+    pub file: Option<Arc<str>>,
     /// What was found where there is no such file.
     pub reason: Option<Arc<str>>,
 }
@@ -121,7 +122,7 @@ impl From<UnseenProcess> for Unseen {
             pid: process.pid,
             comm: process.comm,
             likelihood: process.likelihood.name(),
-            ways: ways.map(|way| Way { way: way.way.name(), library: way.library, reason: way.reason }).collect(),
+            ways: ways.map(|way| Way { way: way.way.name(), file: way.file, reason: way.reason }).collect(),
             qps_rts: process.qps,
             qps_silent: process.silent,
             unexplained_bytes_per_s: process.unexplained,

@@ -234,7 +234,7 @@ fn say_processes(world: &World, say: &mut Say<'_>) {
     for (pid, process) in &world.processes {
         let unseen = process.ways.iter().map(|unseen| Unseen {
             way: unseen.way,
-            library: lend_option(unseen.library.as_ref()),
+            file: lend_option(unseen.file.as_ref()),
             reason: lend_option(unseen.reason.as_ref()),
         });
         say(Body::Process(Process { pid: *pid, comm: lend_option(process.comm.as_ref()), unseen: unseen.collect() }));

@@ -43,7 +43,7 @@ pub struct UnseenWay {
     /// Which.
     pub way: Way,
     /// The file the process maps.
-    pub library: Option<Arc<str>>,
+    pub file: Option<Arc<str>>,
     /// What was found where there is no such file.
     pub reason: Option<Arc<str>>,
 }
@@ -131,7 +131,7 @@ impl World {
             let record = pid.and_then(|pid| self.processes.get(&pid));
             let ways = match (record, pid) {
                 (Some(record), _) => record.ways.clone(),
-                (None, None) => vec![UnseenWay { way: Way::Kernel, library: None, reason: None }],
+                (None, None) => vec![UnseenWay { way: Way::Kernel, file: None, reason: None }],
                 (None, Some(_)) => Vec::new(),
             };
             all.extend(unseen(*pid, *comm, ways, owned, &rests));
@@ -280,7 +280,7 @@ impl UnseenWay {
     /// The way and what tells of it.
     #[must_use]
     pub fn text(&self) -> String {
-        match (&self.library, &self.reason) {
+        match (&self.file, &self.reason) {
             (Some(evidence), _) | (None, Some(evidence)) => format!("{} ({evidence})", self.way.words()),
             (None, None) => self.way.words().to_owned(),
         }

@@ -859,8 +859,8 @@ pub struct Unseen<'a> {
     /// Which.
     pub way: Way,
     /// The file that the process maps and that is the evidence. That it is mapped does not say that it is used.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    pub library: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none", rename = "library")]
+    pub file: Option<Text<'a>>,
     /// What was found, in words, where there is no such file.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<'a>>,

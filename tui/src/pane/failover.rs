@@ -208,16 +208,7 @@ fn outage(incident: &Failover) -> String {
 }
 
 fn qps(incident: &Failover) -> String {
-    let qps = incident.qps;
-    let parts = [
-        (qps.drained, "drained"),
-        (qps.died, "died"),
-        (qps.late, "moved late"),
-        (qps.unsure, "unsure"),
-        (qps.uncounted, "not looked at"),
-    ];
-    let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    if parts.is_empty() { UNKNOWN.to_owned() } else { parts.join(", ") }
+    incident.qps.text().unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
 /// Each budget with its verdict as a word; `?` where it is undecided.

@@ -105,6 +105,22 @@ pub struct Qps {
     pub uncounted: u32,
 }
 
+impl Qps {
+    /// How many ended how, in words; `None` where there was none.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        let parts = [
+            (self.drained, "drained"),
+            (self.died, "died"),
+            (self.late, "moved late"),
+            (self.unsure, "unsure"),
+            (self.uncounted, "not looked at"),
+        ];
+        let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
 /// The least time after which an unanswered request ends the QP: 4.096 µs · 2^timeout · (`retry_cnt` + 1) (InfiniBand
 /// Architecture Specification 1.4, 9.7.6.1.3 and 11.2.5.3; devices may take up to four times as long).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -45,7 +45,7 @@ fn qp(world: &mut World, qpn: u32, pid: Option<u32>, posts: bool) {
 }
 
 fn maps(world: &mut World, pid: u32, way: Way) {
-    let ways = vec![UnseenWay { way, library: Some("libx.so.1".into()), reason: None }];
+    let ways = vec![UnseenWay { way, file: Some("libx.so.1".into()), reason: None }];
     world.processes.insert(pid, Arc::new(ProcessRecord { t: 1, comm: Some("train".into()), ways }));
 }
 

@@ -285,10 +285,8 @@ impl Discovery {
         for (pid, told) in now.iter().filter(|(pid, told)| self.told.get(pid) != Some(told)) {
             let (comm, ways) = told;
             let unseen = ways.iter().map(|(way, evidence)| match evidence {
-                Evidence::Library(library) => {
-                    Unseen { way: *way, library: Some(Text::Borrowed(library)), reason: None }
-                }
-                Evidence::Reason(reason) => Unseen { way: *way, library: None, reason: Some(Text::Borrowed(reason)) },
+                Evidence::Library(library) => Unseen { way: *way, file: Some(Text::Borrowed(library)), reason: None },
+                Evidence::Reason(reason) => Unseen { way: *way, file: None, reason: Some(Text::Borrowed(reason)) },
             });
             tell(observation::Process { pid: *pid, comm: Some(Text::Borrowed(comm)), unseen: unseen.collect() });
         }
