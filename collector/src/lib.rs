@@ -29,5 +29,3 @@ pub mod sim;
 pub mod sink;
 pub mod source;
 pub mod timeline;
-#[cfg(feature = "verbs")]
-pub mod verbs;

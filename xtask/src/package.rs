@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
+use crate::workspace::VERBS;
 use crate::{command, workspace};
 
 /// Arguments of `cargo xtask package`.
@@ -62,15 +63,21 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Builds both. In two steps: built together, the features of one would be those of the other, and the product is not
-    /// to link libibverbs. The second with the product's package, so that what both depend on is built once.
+    /// Builds both.
     pub(crate) fn build() -> Result<Self> {
-        let verbs = ["--package", "collector", "--features", "collector/verbs", "--bin", "rdmascope-verbs"];
-        for what in [&[][..], &verbs] {
-            command::run(command::cargo(["build", "--quiet", "--release", "--package", "rdmascope"]).args(what))?;
-        }
-        let release = workspace::target().join("release");
-        Ok(Self { rdmascope: release.join("rdmascope"), verbs: release.join("rdmascope-verbs") })
+        let packages = ["--package", "rdmascope", "--package", VERBS];
+        command::run(command::cargo(["build", "--quiet", "--release"]).args(packages))?;
+        Ok(Self { rdmascope: Self::product(), verbs: workspace::target().join("release").join(VERBS) })
+    }
+
+    /// Builds the product alone, which needs nothing of libibverbs; returns its path.
+    pub(crate) fn build_product() -> Result<PathBuf> {
+        command::run(&mut command::cargo(["build", "--quiet", "--release", "--package", "rdmascope"]))?;
+        Ok(Self::product())
+    }
+
+    fn product() -> PathBuf {
+        workspace::target().join("release/rdmascope")
     }
 }
 

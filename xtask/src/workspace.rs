@@ -14,7 +14,5 @@ pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |path| root().join(path))
 }
 
-/// Arguments of cargo for what needs libibverbs: it is selected among all packages and together with an example, as tests
-/// are, so that it shares their builds of what it depends on.
-pub(crate) const WITH_VERBS: [&str; 7] =
-    ["--workspace", "--features", "collector/verbs", "--bin", "rdmascope-verbs", "--example", "drain_on_warning"];
+/// The package that needs libibverbs and its headers to be built; all others do without.
+pub(crate) const VERBS: &str = "rdmascope-verbs";

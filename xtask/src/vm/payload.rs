@@ -2,7 +2,7 @@
 //!
 //! A payload is `tests/guest/NAME.sh`. Comment lines at its head say what it needs:
 //! `# order: N` (payloads run in this order), `# timeout: SECONDS`, `# needs: rdmascope` (or `rdmascope-verbs`, or the
-//! library's example `drain_on_warning`, or several), `# init: systemd` (in a boot of their own, with the .deb's files laid over the root) and
+//! example `drain_on_warning`, or several), `# init: systemd` (in a boot of their own, with the .deb's files laid over the root) and
 //! `# kernel: FAMILY` (only on that one).
 //! `lib.sh` holds what the scripts share. Every `*.c` is compiled on the host; `// link: -l…` names its libraries.
 
@@ -149,8 +149,9 @@ pub(crate) fn pack(init: Init, payloads: &[&Payload], extra: &[PathBuf], work: &
         let given = extra.iter().any(|path| path.file_name().is_some_and(|name| name == program));
         if !given && payloads.iter().any(|payload| payload.needs.iter().any(|need| need == program)) {
             let built = match program {
-                BESIDE | EXAMPLE => build_with_verbs(program)?,
-                _ => build_product()?,
+                BESIDE => package::Programs::build()?.verbs,
+                EXAMPLE => build_example()?,
+                _ => package::Programs::build_product()?,
             };
             archive.copy(&format!("payload/{program}"), &built)?;
         }
@@ -188,17 +189,11 @@ fn compile(source: &Path, work: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Builds the product as users get it, and returns its path.
-fn build_product() -> Result<PathBuf> {
-    command::run(&mut command::cargo(["build", "--quiet", "--release", "--package", PRODUCT]))?;
-    Ok(workspace::target().join("release").join(PRODUCT))
-}
-
-/// Builds what needs libibverbs, and returns the program's path. Not optimised: nothing is measured of it.
-fn build_with_verbs(program: &str) -> Result<PathBuf> {
-    command::run(command::cargo(["build", "--quiet"]).args(workspace::WITH_VERBS))?;
-    let folder = if program == EXAMPLE { "debug/examples" } else { "debug" };
-    Ok(workspace::target().join(folder).join(program))
+/// Builds the example, and returns its path. Not optimised: nothing is measured of it. Selected among all packages, as the
+/// tests are, so that it shares their builds of what it depends on.
+fn build_example() -> Result<PathBuf> {
+    command::run(command::cargo(["build", "--quiet", "--workspace", "--example"]).arg(EXAMPLE))?;
+    Ok(workspace::target().join("debug/examples").join(EXAMPLE))
 }
 
 fn file_name(path: &Path) -> String {

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use collector::verbs::{Context, Endpoint, Error, Port, Remote, Timers};
+use verbs::{Context, Endpoint, Error, Port, Remote, Timers};
 
 /// An operation that is not back after this is lost.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use collector::clock;
 use collector::source::loopback::latency::measurement;
 use collector::source::loopback::line::Measured;
-use collector::verbs::Context;
+use verbs::Context;
 
 use rustix::thread::set_current_timer_slack;
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use ibverbs_sys as ffi;
 
-use super::Error;
+use crate::Error;
 
 /// A device as this process has opened it. It is closed with the last clone.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct Port {
     pub ethernet: bool,
     /// Its local identifier; 0 on Ethernet.
     pub lid: u16,
-    pub(super) mtu: ffi::ibv_mtu,
+    pub(crate) mtu: ffi::ibv_mtu,
 }
 
 /// The names of the devices processes can open, now. None of them is opened.
@@ -144,7 +144,7 @@ impl Context {
     ///
     /// # Errors
     /// The errno of the question.
-    pub(super) fn gid(&self, port: u8, index: u8) -> Result<ffi::ibv_gid, Error> {
+    pub(crate) fn gid(&self, port: u8, index: u8) -> Result<ffi::ibv_gid, Error> {
         let mut gid = ffi::ibv_gid::default();
         // SAFETY: the context is open, and `gid` is valid for writing.
         let code = unsafe { ffi::ibv_query_gid(self.raw(), port, i32::from(index), &raw mut gid) };
@@ -152,7 +152,7 @@ impl Context {
         Ok(gid)
     }
 
-    pub(super) fn raw(&self) -> *mut ffi::ibv_context {
+    pub(crate) fn raw(&self) -> *mut ffi::ibv_context {
         self.0.raw.as_ptr()
     }
 }
@@ -165,11 +165,11 @@ impl Drop for Opened {
 }
 
 /// Its address, for what is made in a context.
-pub(super) fn checked<T>(what: &'static str, made: *mut T) -> Result<NonNull<T>, Error> {
+pub(crate) fn checked<T>(what: &'static str, made: *mut T) -> Result<NonNull<T>, Error> {
     NonNull::new(made).ok_or_else(|| Error::last(what))
 }
 
 /// No pointer, where the library takes none.
-pub(super) const fn none<T>() -> *mut T {
+pub(crate) const fn none<T>() -> *mut T {
     ptr::null_mut()
 }

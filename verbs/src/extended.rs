@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use ffi::{ibv_cq_ex, ibv_qp_ex};
 use ibverbs_sys as ffi;
 
-use super::device::{checked, none};
-use super::{Context, Error};
+use crate::device::{checked, none};
+use crate::{Context, Error};
 
 /// Names of functions and their addresses in this process.
 pub type Functions = Vec<(&'static str, u64)>;

@@ -8,11 +8,11 @@ use std::ptr::{self, NonNull};
 use ffi::{ibv_qp_attr_mask as mask, ibv_qp_state as state};
 use ibverbs_sys as ffi;
 
-use super::device::{checked, none};
-use super::{Context, Error, Port};
-use crate::source::files::RootedFiles;
-use crate::source::loopback::gid;
-use crate::source::sysfs::gid::read;
+use crate::device::{checked, none};
+use crate::{Context, Error, Port};
+use collector::source::files::RootedFiles;
+use collector::source::loopback::gid;
+use collector::source::sysfs::gid::read;
 
 /// Work requests a QP can receive; none is sent to it.
 const RECEIVES: u32 = 1;

@@ -3,7 +3,7 @@
 //! (where the device can) and ERR, and goes on over a second pair. With `--no-subscribe` it finds out the hard way.
 //!
 //! ```sh
-//! cargo build -p collector --features verbs --example drain_on_warning
+//! cargo build -p rdmascope-verbs --example drain_on_warning
 //! drain_on_warning mlx5_0 mlx5_1 --to mlx5_2 mlx5_3
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! What opens verbs devices and makes QPs: the process `rdmascope-verbs` and the example `drain_on_warning`.
 //!
-//! Only here is libibverbs linked, and only with the feature `verbs`: nothing of this is in the program `rdmascope`. The
-//! types own what they make and destroy it in the order the library asks for.
+//! Only here is libibverbs linked: nothing of this is in the program `rdmascope`. The types own what they make and destroy it
+//! in the order the library asks for.
 //!
 //! ```text
 //! device    an opened device and its ports       endpoint  one end of a reliable connection

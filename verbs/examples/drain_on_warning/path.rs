@@ -1,6 +1,6 @@
 //! A reliable connection between two devices, both ends in this process, through libibverbs.
 
-use collector::verbs::{Context, Endpoint, Error, State, Timers};
+use verbs::{Context, Endpoint, Error, State, Timers};
 
 /// Everything is done on port 1.
 const PORT: u8 = 1;

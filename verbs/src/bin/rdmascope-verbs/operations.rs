@@ -6,8 +6,8 @@ use std::fs;
 
 use collector::node::filter;
 use collector::source::verbs::{Place, own_place};
-use collector::verbs::{Context, Functions, QpKind, cq_functions, names, qp_functions};
 use serde::Serialize;
+use verbs::{Context, Functions, QpKind, cq_functions, names, qp_functions};
 
 use crate::Operations;
 
