@@ -14,7 +14,11 @@ mod payload;
 mod results;
 
 use std::fs::{self, File};
+use std::iter;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -33,6 +37,9 @@ pub(crate) const DOWNLOADS: &str = "packages and two kernels of Debian 12, downl
 
 /// How long a guest may take before and after its payloads; ten times what emulation needs.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
+
+/// The most guests at a time.
+const AT_ONCE: usize = 2;
 
 /// How the folder of a running boot is called.
 const WORK_PREFIX: &str = "run-";
@@ -119,20 +126,24 @@ fn run_payloads(families: &[Family], names: &[String], with: &[PathBuf], keep: b
     let payloads = payload::select(names)?;
     let _lock = lock(&cache)?;
     let work = tempfile::Builder::new().prefix(WORK_PREFIX).tempdir_in(&cache)?;
-    let mut runs = Vec::new();
     for family in families {
         if results_directory().join(family.name()).exists() {
             fs::remove_dir_all(results_directory().join(family.name()))?;
         }
     }
+    let mut boots = Vec::new();
     for init in Init::ALL {
         let payloads: Vec<_> = payloads.iter().filter(|payload| payload.init == init).collect();
         for family in families {
             let payloads: Vec<_> = payloads.iter().copied().filter(|payload| payload.runs_on(*family)).collect();
             if !payloads.is_empty() {
-                runs.extend(run_boot(*family, init, &payloads, with, &cache, work.path())?);
+                boots.push(Boot::prepare(*family, init, payloads, with, &cache, work.path())?);
             }
         }
+    }
+    let mut runs = Vec::new();
+    for (boot, ending) in boots.iter().zip(boot_all(&boots)) {
+        runs.extend(boot.outcomes(ending?));
     }
     if keep {
         let kept = cache.join("kept");
@@ -145,31 +156,86 @@ fn run_payloads(families: &[Family], names: &[String], with: &[PathBuf], keep: b
     Ok(runs)
 }
 
-/// The payloads of one boot.
-fn run_boot(
+/// Boots them, as many at a time as keep the processors busy: one guest keeps about one.
+fn boot_all(boots: &[Boot<'_>]) -> Vec<Result<Ending>> {
+    let at_once = thread::available_parallelism().map_or(1, usize::from).min(AT_ONCE);
+    let next = Mutex::new(boots.iter().enumerate());
+    let mut endings: Vec<(usize, Result<Ending>)> = Vec::new();
+    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || iter::from_fn(|| take().map(|(at, boot)| (at, boot.run()))).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            // A panic of one is one of all.
+            endings.extend(worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+    });
+    endings.sort_by_key(|(at, _)| *at);
+    endings.into_iter().map(|(_, ending)| ending).collect()
+}
+
+/// A guest, ready to be started.
+struct Boot<'a> {
     family: Family,
-    init: Init,
-    payloads: &[&Payload],
-    with: &[PathBuf],
-    cache: &Path,
-    work: &Path,
-) -> Result<Vec<Run>> {
-    let packed = stage(&format!("payload for {}", init.name()), || payload::pack(init, payloads, with, work))?;
-    let image = stage(&format!("image for {}", family.name()), || image::image(&Kernel::newest(family)?, cache))?;
-    let directory = results_directory().join(family.name());
-    fs::create_dir_all(&directory)?;
-    let console = directory.join(format!("console-{}.log", init.name()));
-    let name = format!("guest with {} and {}", image.version, init.name());
-    let ending = stage(&name, || boot_once(&image, &packed, payloads, work, &console))?;
-    let mut runs = Vec::new();
-    for payload in payloads {
-        let outcome = results::outcome(&directory.join(&payload.name))
-            .unwrap_or_else(|| Outcome::Failed(format!("the guest {ending}, see {}", console.display())));
-        let run = Run { kernel: family.name(), payload: payload.name.clone(), outcome };
-        println!("{}", run.line());
-        runs.push(run);
+    /// What it is called on the terminal.
+    name: String,
+    image: image::Image,
+    packed: Vec<u8>,
+    payloads: Vec<&'a Payload>,
+    /// A folder of its own, which goes with the run's.
+    work: PathBuf,
+    console: PathBuf,
+}
+
+impl<'a> Boot<'a> {
+    fn prepare(
+        family: Family,
+        init: Init,
+        payloads: Vec<&'a Payload>,
+        with: &[PathBuf],
+        cache: &Path,
+        work: &Path,
+    ) -> Result<Self> {
+        let work = work.join(format!("{}-{}", family.name(), init.name()));
+        fs::create_dir(&work)?;
+        let packed = stage(&format!("payload for {}", init.name()), || payload::pack(init, &payloads, with, &work))?;
+        let image = stage(&format!("image for {}", family.name()), || image::image(&Kernel::newest(family)?, cache))?;
+        let directory = results_directory().join(family.name());
+        fs::create_dir_all(&directory)?;
+        let console = directory.join(format!("console-{}.log", init.name()));
+        let name = format!("guest with {} and {}", image.version, init.name());
+        Ok(Self { family, name, image, packed, payloads, work, console })
     }
-    Ok(runs)
+
+    /// From its start to the end of its last payload; what the payloads sent lies beside the console's log afterwards.
+    fn run(&self) -> Result<Ending> {
+        stage(&self.name, || {
+            let archives = self.work.join("results.tar");
+            fs::write(&archives, "")?;
+            let timeouts = self.payloads.iter().map(|payload| Duration::from_secs(payload.timeout_s + 10));
+            let limit = BOOT_LIMIT + timeouts.sum::<Duration>();
+            let start = Instant::now();
+            let files = boot::Files { work: &self.work, console: &self.console, results: &archives };
+            let ending = boot::boot(&self.image, &self.packed, &files, limit, self.family.name())?;
+            if ending != Ending::Completed {
+                println!("the guest {ending}, after {:.0} s", start.elapsed().as_secs_f64());
+            }
+            results::unpack(&archives, self.console.parent().unwrap_or(&self.work))?;
+            Ok(ending)
+        })
+    }
+
+    /// How each payload ended, which is also printed.
+    fn outcomes(&self, ending: Ending) -> Vec<Run> {
+        let outcome = |payload: &&Payload| {
+            let outcome = results::outcome(&results_directory().join(self.family.name()).join(&payload.name))
+                .unwrap_or_else(|| Outcome::Failed(format!("the guest {ending}, see {}", self.console.display())));
+            let run = Run { kernel: self.family.name(), payload: payload.name.clone(), outcome };
+            println!("{}", run.line());
+            run
+        };
+        self.payloads.iter().map(outcome).collect()
+    }
 }
 
 /// Waits until no other run uses `cache`, and removes what a run left that was killed.
@@ -186,27 +252,6 @@ fn lock(cache: &Path) -> Result<File> {
         }
     }
     Ok(file)
-}
-
-/// One boot; what the payloads sent lies beside the console's log afterwards.
-fn boot_once(
-    image: &image::Image,
-    packed: &[u8],
-    payloads: &[&Payload],
-    work: &Path,
-    console: &Path,
-) -> Result<Ending> {
-    let archives = work.join("results.tar");
-    fs::write(&archives, "")?;
-    let limit =
-        BOOT_LIMIT + payloads.iter().map(|payload| Duration::from_secs(payload.timeout_s + 10)).sum::<Duration>();
-    let start = Instant::now();
-    let ending = boot::boot(image, packed, work, console, &archives, limit)?;
-    if ending != Ending::Completed {
-        println!("the guest {ending}, after {:.0} s", start.elapsed().as_secs_f64());
-    }
-    results::unpack(&archives, console.parent().unwrap_or(work))?;
-    Ok(ending)
 }
 
 impl Run {

@@ -110,16 +110,19 @@ pub(crate) fn accelerator() -> &'static str {
     if tried().unwrap_or(false) { "kvm" } else { "tcg,thread=multi" }
 }
 
-/// Boots `image` with `payload` appended to its initrd. The console goes to `console`, the results (archives of tar one
-/// behind the other) to `results`; lines that report progress are printed.
-pub(crate) fn boot(
-    image: &Image,
-    payload: &[u8],
-    work: &Path,
-    console: &Path,
-    results: &Path,
-    limit: Duration,
-) -> Result<Ending> {
+/// The files of one boot.
+pub(crate) struct Files<'a> {
+    /// A folder for what it needs while it runs.
+    pub(crate) work: &'a Path,
+    /// Where its console goes.
+    pub(crate) console: &'a Path,
+    /// Where results go: archives of tar, one behind the other.
+    pub(crate) results: &'a Path,
+}
+
+/// Boots `image` with `payload` appended to its initrd. Lines that report progress are printed behind its name.
+pub(crate) fn boot(image: &Image, payload: &[u8], files: &Files<'_>, limit: Duration, name: &str) -> Result<Ending> {
+    let Files { work, console, results } = files;
     let initrd = work.join("initrd");
     fs::copy(&image.initrd, &initrd)?;
     OpenOptions::new().append(true).open(&initrd)?.write_all(payload)?;
@@ -147,7 +150,7 @@ pub(crate) fn boot(
             .stderr(File::create(&errors)?),
     )?;
     let deadline = Instant::now() + limit;
-    let mut progress = Progress::default();
+    let mut progress = Progress { name: name.to_owned(), ..Progress::default() };
     let ended = loop {
         progress.print(console)?;
         if machine.0.try_wait()?.is_some() {
@@ -173,6 +176,7 @@ pub(crate) fn boot(
 /// Prints the guest's progress while its console grows.
 #[derive(Default)]
 struct Progress {
+    name: String,
     read: u64,
     line: Vec<u8>,
     completed: bool,
@@ -198,7 +202,7 @@ impl Progress {
             self.line.clear();
             // The console may carry the end of a kernel message before our line.
             if let Some(at) = ["PAYLOAD ", "GUEST-"].iter().find_map(|mark| line.find(mark)) {
-                println!("   {}", &line[at..]);
+                println!("   {:4} {}", self.name, &line[at..]);
                 self.completed |= line[at..].starts_with("GUEST-RC");
             }
         }
