@@ -173,6 +173,18 @@ pub struct Slot {
 const _: () = assert!(size_of::<Slot>() == 192, "a slot is three cache lines");
 
 impl Slot {
+    /// It is that of this QP, which has not been destroyed.
+    #[must_use]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
+    pub fn is_of(&self, key: &SlotKey) -> bool {
+        atomic::load(&self.qp) == key.qp
+            && atomic::load(&self.context) == key.context
+            && atomic::load(&self.tgid) == u64::from(key.tgid)
+            && atomic::load(&self.qpn) == u64::from(key.qpn)
+            && atomic::load(&self.state) == state::LIVE
+    }
+
     /// Adds what a walk found, as the last step of one post.
     pub fn add(&self, found: &crate::walk::Found, now: u64) {
         atomic::add(&self.posts, 1);

@@ -1,6 +1,7 @@
 //! Posts as lists: `post_send` and `post_recv` of a provider.
 
 use core::ffi::c_void;
+use core::sync::atomic::AtomicU64;
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_user};
 use aya_ebpf::macros::uprobe;
@@ -33,11 +34,19 @@ fn post_send(ctx: ProbeContext) -> u32 {
     let Some(owner) = Owner::of(ctx.arg::<u64>(0).unwrap_or(0)) else { return 0 };
     let wr = ctx.arg::<u64>(1).unwrap_or(0);
     let mut post = Post { walk: Walk::new(wr, maps::unknown_zero()), process: Process::of(&owner) };
-    // SAFETY: the callback has the signature the helper asks for, and gets the pointer to `post` back.
-    unsafe {
-        aya_ebpf::helpers::generated::bpf_loop(ALL_STEPS, next_step as *mut c_void, (&raw mut post).cast::<c_void>(), 0)
-    };
-    maps::count_many(|totals| &mut totals.post_steps, post.walk.more_steps());
+    // The first step, which is all there is to most posts, without the loop's calls.
+    if post.walk.step(&post.process) {
+        // SAFETY: the callback has the signature the helper asks for, and gets the pointer to `post` back.
+        unsafe {
+            aya_ebpf::helpers::generated::bpf_loop(
+                ALL_STEPS - 1,
+                next_step as *mut c_void,
+                (&raw mut post).cast::<c_void>(),
+                0,
+            )
+        };
+        maps::count_many(|totals| &mut totals.post_steps, post.walk.more_steps());
+    }
     owner.posted(&post.walk.found, post.process.now);
     0
 }
@@ -70,6 +79,8 @@ pub(super) struct Owner {
     pub(super) index: u32,
     pub(super) slot: &'static Slot,
     tgid: u32,
+    /// The process's entry in `LAST_SLOT`, if it has one.
+    last: Option<&'static AtomicU64>,
 }
 
 impl Owner {
@@ -85,7 +96,8 @@ impl Owner {
         };
         let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
         let key = SlotKey { qp, context: head.context, tgid, qpn: head.qpn };
-        let Some(index) = slots::find_or_give(&key) else {
+        let last = maps::last_slot(tgid);
+        let Some(index) = last.and_then(|last| again(last, &key)).or_else(|| slots::find_or_give(&key)) else {
             count(|totals| &mut totals.no_slot);
             return None;
         };
@@ -93,19 +105,20 @@ impl Owner {
         if atomic::load(&slot.device) == 0 {
             slots::introduce(index, &key, Some(&head));
         }
-        Some(Self { index, slot, tgid })
+        Some(Self { index, slot, tgid, last })
     }
 
     /// The one with this slot, in the current process.
     #[inline(always)]
     pub(super) fn with_slot(index: u32) -> Option<Self> {
-        Some(Self { index, slot: maps::slot(index)?, tgid: (bpf_get_current_pid_tgid() >> 32) as u32 })
+        let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+        Some(Self { index, slot: maps::slot(index)?, tgid, last: maps::last_slot(tgid) })
     }
 
     /// The last step of a post.
     #[inline(always)]
     pub(super) fn posted(&self, found: &Found, now: u64) {
-        let switched = switched(self.tgid, self.index);
+        let switched = self.switched();
         if switched {
             atomic::add(&self.slot.switches, 1);
         }
@@ -118,6 +131,25 @@ impl Owner {
         }
         self.slot.add(found, now);
         maps::mark(self.index);
+    }
+
+    /// The process posted to another QP just before.
+    #[inline(always)]
+    fn switched(&self) -> bool {
+        let present = u64::from(self.index) + 1;
+        if let Some(last) = self.last {
+            // Looked at first: a process that stays with one QP writes nothing that its other threads read.
+            if atomic::load(last) == present {
+                return false;
+            }
+            let before = atomic::swap(last, present);
+            return before != 0 && before != present;
+        }
+        // When another thread was first, its QP came before this one by a hair; which of them, nobody can tell.
+        if LAST_SLOT.insert(self.tgid, present, NOEXIST).is_err() && maps::last_slot(self.tgid).is_none() {
+            count(|totals| &mut totals.no_process);
+        }
+        false
     }
 }
 
@@ -257,21 +289,9 @@ impl Memory for Process {
     }
 }
 
-/// The process posted to another QP just before.
+/// The slot of the process's last post, if that was to the same QP.
 #[inline(always)]
-fn switched(tgid: u32, index: u32) -> bool {
-    let present = u64::from(index) + 1;
-    if let Some(last) = maps::last_slot(tgid) {
-        // Looked at first: a process that stays with one QP writes nothing that its other threads read.
-        if atomic::load(last) == present {
-            return false;
-        }
-        let before = atomic::swap(last, present);
-        return before != 0 && before != present;
-    }
-    // When another thread was first, its QP came before this one by a hair; which of them, nobody can tell.
-    if LAST_SLOT.insert(tgid, present, NOEXIST).is_err() && maps::last_slot(tgid).is_none() {
-        count(|totals| &mut totals.no_process);
-    }
-    false
+fn again(last: &AtomicU64, key: &SlotKey) -> Option<u32> {
+    let index = (atomic::load(last) as u32).checked_sub(1)?;
+    maps::slot(index)?.is_of(key).then_some(index)
 }
