@@ -55,15 +55,15 @@ collect_start failovers
 subscribe failovers.sock > told.jsonl &
 drain_on_warning rxec rxec --to rxea rxeb --socket "$OUT/failovers.sock" --seconds 15 --pause-us 2000 > drained.jsonl &
 application=$!
-wait_for 10 grep -q '"connected"' drained.jsonl || { cat drained.jsonl; fail 'no connection'; }
+wait_for 30 grep -q '"connected"' drained.jsonl || { cat drained.jsonl; fail 'no connection'; }
 # The statistics of both ends are there when the sweep has told of it.
 posted() { grep '"type":"qp_stats"' failovers.jsonl | grep -q "\"device\":\"$1\""; }
-wait_for 10 posted rxec || fail 'no traffic on the card'
+wait_for 30 posted rxec || fail 'no traffic on the card'
 aer "$card" uncorrected 4000 >> actions
-wait_for 10 grep -q '"resumed"' drained.jsonl || { cat drained.jsonl; fail 'it did not drain'; }
+wait_for 30 grep -q '"resumed"' drained.jsonl || { cat drained.jsonl; fail 'it did not drain'; }
 action card_down netdev="$(card_netdev)" device=rxec
 ip link set "$(card_netdev)" down
-wait_for 10 grep -q DOWN /sys/class/infiniband/rxec/ports/1/state || fail 'rxec stayed up'
+wait_for 30 grep -q DOWN /sys/class/infiniband/rxec/ports/1/state || fail 'rxec stayed up'
 wait $application || { cat drained.jsonl; fail 'the application failed'; }
 cat drained.jsonl
 action card_up netdev="$(card_netdev)" device=rxec
@@ -72,11 +72,11 @@ fabric || fail 'the fabric did not come back'
 step 'an application that does not'
 drain_on_warning rxea rxeb --to rxec rxec --no-subscribe --seconds 15 --pause-us 2000 > abrupt.jsonl &
 application=$!
-wait_for 10 grep -q '"connected"' abrupt.jsonl || { cat abrupt.jsonl; fail 'no connection'; }
+wait_for 30 grep -q '"connected"' abrupt.jsonl || { cat abrupt.jsonl; fail 'no connection'; }
 sleep 2
 action carrier_down netdev=va device=rxea
 ip -n r link set ra down
-wait_for 10 grep -q DOWN /sys/class/infiniband/rxea/ports/1/state || fail 'rxea stayed up'
+wait_for 30 grep -q DOWN /sys/class/infiniband/rxea/ports/1/state || fail 'rxea stayed up'
 wait $application || { cat abrupt.jsonl; fail 'the application failed'; }
 cat abrupt.jsonl
 action carrier_up netdev=va device=rxea

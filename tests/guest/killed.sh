@@ -21,7 +21,7 @@ echo "$took_ms ms"
 # Twenty moments up to half as late again.
 pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=800 pause_us=2000 > traced.jsonl 2>&1 &
 traced=$!
-wait_for 20 grep -q connected traced.jsonl || { cat traced.jsonl; fail 'pair did not connect'; }
+wait_for 60 grep -q connected traced.jsonl || { cat traced.jsonl; fail 'pair did not connect'; }
 
 # changed: how many bytes of the provider's code in the traced process differ from its file.
 changed() {

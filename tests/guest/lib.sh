@@ -51,7 +51,7 @@ fabric() {
     ip rule add pref 200 oif vb lookup 102
     ip rule add pref 300 lookup local
     ip rule del pref 0
-    wait_for 10 card_netdev || return 1
+    wait_for 30 card_netdev || return 1
     ip addr add 10.0.3.1/24 dev "$(card_netdev)"
     fabric_up
     rdma link add rxea type rxe netdev va || return 1
@@ -59,9 +59,9 @@ fabric() {
     rdma link add rxec type rxe netdev "$(card_netdev)" || return 1
   fi
   fabric_up
-  wait_for 10 active rxea && wait_for 10 active rxeb && wait_for 10 active rxec || return 1
+  wait_for 30 active rxea && wait_for 30 active rxeb && wait_for 30 active rxec || return 1
   # The first connection of two addresses can stall for a second while they find each other.
-  wait_for 10 ping -c1 -W1 -I va 10.0.2.1 && wait_for 10 ping -c1 -W1 -I vb 10.0.1.1
+  wait_for 30 ping -c1 -W1 -I va 10.0.2.1 && wait_for 30 ping -c1 -W1 -I vb 10.0.1.1
 }
 
 # Every link up, and the routes that vanish with a link that goes down.
@@ -102,7 +102,7 @@ perftest() {
   timeout 60 "$program" -d rxeb -x "$(gid_index rxeb)" -F "$@" > "$name.server" 2>&1 &
   server=$!
   # The port of perftest's own TCP connection, 18515, in state LISTEN.
-  wait_for 10 grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 || return 1
+  wait_for 30 grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 || return 1
   timeout 60 "$program" -d rxea -x "$(gid_index rxea)" -F "$@" 127.0.0.1 > "$name.client" 2>&1 || { wait $server; return 1; }
   wait $server
 }
@@ -166,5 +166,5 @@ screen_stop() {
   wait_for 20 test -s "$OUT/$1.rc" || { capture "$1.hanging"; fail "$1: the screen does not end"; }
   t kill-server
   gone() { ! t has-session; }
-  wait_for 10 gone || fail 'tmux stays'
+  wait_for 30 gone || fail 'tmux stays'
 }

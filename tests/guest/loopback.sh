@@ -33,7 +33,7 @@ awk '{ print $14 + $15, $20 }' "/proc/$first/stat" > cpu
 step 'a port that goes down and comes back'
 action down device=rxea
 ip -n r link set ra down
-wait_for 10 grep -q DOWN /sys/class/infiniband/rxea/ports/1/state || fail 'rxea stayed up'
+wait_for 30 grep -q DOWN /sys/class/infiniband/rxea/ports/1/state || fail 'rxea stayed up'
 action is_down device=rxea
 measured rxeb 3
 action up device=rxea
@@ -47,7 +47,7 @@ timeout 30 rdma link delete rxeb || fail 'rxeb could not be deleted'
 action deleted device=rxeb
 sleep 2
 rdma link add rxeb type rxe netdev vb || fail 'no rxeb'
-wait_for 10 active rxeb || fail 'rxeb is not active'
+wait_for 30 active rxeb || fail 'rxeb is not active'
 action added device=rxeb
 measured rxeb 2
 
@@ -63,7 +63,7 @@ measured rxea 2
 # What is written lies in a buffer for up to a second.
 sleep 2
 record_stop
-wait_for 5 sh -c '! pgrep -x rdmascope-verbs' || fail 'it outlives the recording'
+wait_for 30 sh -c '! pgrep -x rdmascope-verbs' || fail 'it outlives the recording'
 qps stopped
 rdmascope qps --recording recording.jsonl --json > qps.json || fail 'no table of QPs'
 
@@ -80,7 +80,7 @@ qps alive
 action kill
 kill -KILL $killed
 wait $killed 2> /dev/null
-wait_for 10 sh -c '! pgrep -x rdmascope-verbs' || fail 'it outlives the program'
+wait_for 30 sh -c '! pgrep -x rdmascope-verbs' || fail 'it outlives the program'
 action gone
 qps killed
 

@@ -20,7 +20,7 @@ connect() {
   local name=$1
   shift
   "$@" pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=300 pause_us=2000 > "$name.jsonl" 2>&1 &
-  wait_for 20 grep -q connected "$name.jsonl" || { cat "$name.jsonl"; fail "$name did not connect"; }
+  wait_for 60 grep -q connected "$name.jsonl" || { cat "$name.jsonl"; fail "$name did not connect"; }
 }
 number() { grep -o "\"$1\":[0-9]*" "$2" | head -n 1 | cut -d: -f2; }
 traced() { grep '"type":"qp_stats"' recording.jsonl | grep '"device":"rxea"' | grep -q "\"qpn\":$(number qpn "$1.jsonl"),"; }
@@ -33,7 +33,7 @@ connect before_own own first
 contextless "$(build third)" /dev/infiniband/uverbs0 > contextless.out 2>&1 &
 contextless=$!
 echo "$contextless" > contextless.pid
-wait_for 10 grep -q ready contextless.out || { cat contextless.out; fail 'contextless is not ready'; }
+wait_for 30 grep -q ready contextless.out || { cat contextless.out; fail 'contextless is not ready'; }
 record_start
 
 step 'after'

@@ -66,12 +66,12 @@ for one in admin:vadmin flap:vflap gone:vgone bond:bond1; do
 done
 slave_is() { grep -qx "$1" /sys/class/net/bond1/bonding/active_slave; }
 ip link set bond1 type bond active_slave s0 || fail 's0 cannot be made active'
-wait_for 10 slave_is s0 || fail 's0 is not active'
+wait_for 30 slave_is s0 || fail 's0 is not active'
 for device in rxeadmin rxeflap rxegone rxebond; do
-  wait_for 10 active $device || fail "$device is not active"
+  wait_for 30 active $device || fail "$device is not active"
 done
 for way in vadmin vflap vgone bond1; do
-  wait_for 10 ping -c1 -W1 -I $way 10.0.2.1 || fail "no way from $way"
+  wait_for 30 ping -c1 -W1 -I $way 10.0.2.1 || fail "no way from $way"
 done
 
 # Findings that are over after a quiet minute are over after a few seconds here.
@@ -117,7 +117,7 @@ connection bond rxebond rxeb
 connected() { [ "$(cat ./*.jsonl | grep -c '"what":"connected"')" = ${#pids[@]} ]; }
 wait_for 20 connected || fail 'not all of them are connected'
 swept() { [ "$(grep '"type":"qp_stats"' recording.jsonl | grep -o '"device":"rxe[^"]*"' | sort -u | wc -l)" = 7 ]; }
-wait_for 10 swept || fail 'not all of them have statistics'
+wait_for 30 swept || fail 'not all of them have statistics'
 
 step 'faults'
 action rkey device=rxea
@@ -145,7 +145,7 @@ action address_removed netdev=vgone device=rxegone
 ip addr del 10.0.13.1/24 dev vgone
 action failover bond=bond1 device=rxebond
 ip -n r link set ps0 down
-wait_for 5 slave_is s1 || fail 's1 did not take over'
+wait_for 30 slave_is s1 || fail 's1 did not take over'
 for name in rkey rnr drop flap; do broken $name; done
 # What the software driver does with what it cannot send: it fails it, or leaves it waiting for ever (seen on 6.1).
 for name in admin gone bond; do
@@ -168,8 +168,8 @@ routes vadmin 11
 routes vgone 13
 ip -n r link set ps0 up
 action recovered
-wait_for 10 active rxeadmin || fail 'rxeadmin stayed down'
-wait_for 10 active rxeflap || fail 'rxeflap stayed down'
+wait_for 30 active rxeadmin || fail 'rxeadmin stayed down'
+wait_for 30 active rxeflap || fail 'rxeflap stayed down'
 sleep 10
 for name in untouched apart late; do
   grep -q '"error"\|"end"' $name.jsonl && { cat $name.jsonl; fail "$name broke"; }

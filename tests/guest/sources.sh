@@ -10,7 +10,7 @@ modprobe bonding max_bonds=0 || fail 'no bonding'
 
 # The e1000e's network device, by its PCI function (8086:10d3).
 intel_netdev() { basename "$(ls -d "/sys/bus/pci/devices/$(lspci -Dn -d 8086:10d3 | cut -d' ' -f1)"/net/* | head -n1)" | grep .; }
-wait_for 10 intel_netdev || fail 'no network device of the e1000e'
+wait_for 30 intel_netdev || fail 'no network device of the e1000e'
 
 step 'a software device on the e1000e as well'
 ip link set "$(intel_netdev)" up
@@ -33,9 +33,9 @@ ip addr add 10.0.9.1/24 dev bond0
 ip link set bond0 up
 bond_is() { grep -qx "$1" /sys/class/net/bond0/bonding/active_slave; }
 has_active() { grep -q . /sys/class/net/bond0/bonding/active_slave; }
-wait_for 10 has_active || fail 'no active slave'
+wait_for 30 has_active || fail 'no active slave'
 ip link set bond0 type bond active_slave b0 || fail 'b0 cannot be made active'
-wait_for 10 bond_is b0 || fail 'b0 is not active'
+wait_for 30 bond_is b0 || fail 'b0 is not active'
 rdma link add rxef type rxe netdev bond0 || fail 'no rxef'
 
 # What iproute2 itself hears, each line with the CLOCK_MONOTONIC time it came.
@@ -47,7 +47,7 @@ for line in iter(sys.stdin.readline, ""):
     line = line.strip().replace("\\", " ").replace("\"", " ").replace("\t", " ")
     print("{\"t\":%d,\"line\":\"%s\"}" % (now, line), flush=True)
 ' > monitor.jsonl &
-wait_for 10 pgrep -f 'ip -d -o monitor link' || fail 'no monitor'
+wait_for 30 pgrep -f 'ip -d -o monitor link' || fail 'no monitor'
 record_start
 # Several rounds over everything: the ports, then what lies beside them.
 seen() { grep -q "$1" recording.jsonl; }
@@ -79,11 +79,11 @@ statistics after
 step 'the bond changes its active slave'
 action to_b1 bond=bond0
 ip link set bond0 type bond active_slave b1 || fail 'b1 cannot be made active'
-wait_for 10 bond_is b1 || fail 'b1 is not active'
+wait_for 30 bond_is b1 || fail 'b1 is not active'
 sleep 1
 action to_b0 bond=bond0
 ip link set pb1 down
-wait_for 10 bond_is b0 || fail 'b0 did not take over'
+wait_for 30 bond_is b0 || fail 'b0 did not take over'
 sleep 1
 action taken_over bond=bond0
 cat actions

@@ -33,7 +33,7 @@ cat threads.jsonl
 step 'the same QPN on both devices'
 pair rxea "$(gid_index rxea)" rxeb "$(gid_index rxeb)" seconds=5 pause_us=2000 same_qpn=1 > same_qpn.jsonl 2>&1 &
 connection=$!
-wait_for 10 grep -q connected same_qpn.jsonl || { cat same_qpn.jsonl; fail 'pair did not connect'; }
+wait_for 30 grep -q connected same_qpn.jsonl || { cat same_qpn.jsonl; fail 'pair did not connect'; }
 snapshot same_qpn
 wait $connection || { cat same_qpn.jsonl; fail "pair: exit code $?"; }
 cat same_qpn.jsonl

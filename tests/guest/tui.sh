@@ -39,7 +39,7 @@ RUN
 
 # over NAME: the program has ended with 0, and the terminal is as it was.
 over() {
-  wait_for 10 test -s "$1/stty.after" || { capture "$1/hanging"; fail "$1: rdmascope does not end"; }
+  wait_for 30 test -s "$1/stty.after" || { capture "$1/hanging"; fail "$1: rdmascope does not end"; }
   capture "$1/after"
   t display-message -p '{"alternate_screen":#{alternate_on},"cursor_shown":#{cursor_flag},"mouse":#{mouse_any_flag}}' > "$1/terminal.json"
   t kill-server
@@ -57,10 +57,10 @@ fault() {
   wait_for 20 shows qp. || echo "$1: no finding about a QP on the screen"
   capture "$1/fault1"
   t send-keys 5
-  wait_for 5 differs_from "$1/fault1"
+  wait_for 30 differs_from "$1/fault1"
   capture "$1/fault5"
   t send-keys 3
-  wait_for 5 differs_from "$1/fault5"
+  wait_for 30 differs_from "$1/fault5"
   capture "$1/fault3"
   ip -n r link set ra up
   fabric || fail 'the fabric did not come back'

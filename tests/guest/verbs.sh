@@ -38,7 +38,7 @@ pingpong() {
   timeout 60 ibv_rc_pingpong -d rxeb -g "$(gid_index rxeb)" -s 1024 -n 200 "$@" > "$name.server" 2>&1 &
   server=$!
   # 18515, in state LISTEN.
-  wait_for 10 grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 || return 1
+  wait_for 30 grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6 || return 1
   timeout 60 ibv_rc_pingpong -d rxea -g "$(gid_index rxea)" -s 1024 -n 200 "$@" 127.0.0.1 > "$name.client" 2>&1 || return 1
   wait $server
 }
