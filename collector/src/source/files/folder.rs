@@ -160,7 +160,11 @@ mod tests {
         std::os::unix::fs::symlink("a", dir.path().join("d/link")).unwrap();
         folder.look(&*files);
         folder.look(&*files);
-        assert_eq!(files.opened().iter().filter(|path| path.ends_with("/link")).count(), 2, "it may lead elsewhere by now");
+        assert_eq!(
+            files.opened().iter().filter(|path| path.ends_with("/link")).count(),
+            2,
+            "it may lead elsewhere by now"
+        );
         files.fail("d", true, 13);
         assert!(!folder.look(&*files));
         assert_eq!((folder.text("a").as_deref(), folder.text("link").as_deref()), (Some("1"), Some("1")));

@@ -54,9 +54,7 @@ fn what_is_absent_is_told_from_what_lies_behind_an_absolute_link() {
     let (dir, files) = tree();
     symlink("/sys/devices/d", dir.path().join("sys/class/x/absolute")).unwrap();
     symlink("/sys/devices/gone", dir.path().join("sys/class/x/dangling")).unwrap();
-    for absent in
-        ["class/x/none", "class/none/value", "none/none/none", "class/x/absolute/none", "class/x/dangling"]
-    {
+    for absent in ["class/x/none", "class/none/value", "none/none/none", "class/x/absolute/none", "class/x/dangling"] {
         assert!(!files.exists(absent), "{absent}");
         assert_eq!(errno_name(&files.text(absent).unwrap_err()), "ENOENT", "{absent}");
     }

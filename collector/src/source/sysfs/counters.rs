@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use super::number::{self, COUNTER_BYTES};
 use crate::observation::{CounterSource, Counters, Nanos, Pairs, Text};
 use crate::source::files::{Entry, Files, OpenFile, errno_name, put_in_order};
+use crate::timeline::counter_table::known_name;
 
 /// The file that is no counter.
 const LIFESPAN: &str = "lifespan";
@@ -28,7 +29,7 @@ const LIFESPAN_SLACK_NS: Nanos = 10_000_000;
 type Reading = Result<u64, Text<'static>>;
 
 struct CounterFile {
-    name: Box<str>,
+    name: Text<'static>,
     handle: Result<Box<dyn OpenFile>, Text<'static>>,
     /// The 64-bit file of the same count.
     wide: Option<Box<CounterFile>>,
@@ -245,7 +246,8 @@ impl CounterSet {
 impl CounterFile {
     fn open(files: &dyn Files, dir: &str, file: &str, name: &str) -> Self {
         let handle = files.open(&format!("{dir}/{file}")).map_err(|error| errno_name(&error));
-        Self { name: name.into(), handle, wide: None }
+        let name = known_name(name).map_or_else(|| name.to_owned().into(), Cow::Borrowed);
+        Self { name, handle, wide: None }
     }
 
     fn read(&self, present: &mut bool) -> Reading {

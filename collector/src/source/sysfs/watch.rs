@@ -1,9 +1,9 @@
 //! One device under watch: its files stay open between the polls; what seldom changes is looked at seldom.
 
-use super::counters::CounterSet;
-use super::port::PortWatch;
 use super::SLOW_PERIOD_NS;
+use super::counters::CounterSet;
 use super::device::Described;
+use super::port::PortWatch;
 use crate::observation::{Body, CounterSource, Device, Nanos, Observation};
 use crate::source::Emit;
 use crate::source::files::Files;
@@ -111,7 +111,11 @@ impl DeviceWatch {
         }
         if self.slow_due > 0 {
             let before = self.described.seen.clone();
-            if now >= self.gids_due { self.described.read_anew(files) } else { self.described.refresh(files) }
+            if now >= self.gids_due {
+                self.described.read_anew(files)
+            } else {
+                self.described.refresh(files)
+            }
             self.said &= before == self.described.seen;
             if !port_numbers(files, &self.name).eq(self.ports.iter().map(|port| port.number)) {
                 self.open_ports(files);
