@@ -271,14 +271,7 @@ impl Engine {
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
-        if let Some(shared) = self.texts.get(text) {
-            return shared.clone();
-        }
-        let shared: Arc<str> = text.into();
-        if self.texts.len() < MAX_SHARED_TEXTS {
-            self.texts.insert(shared.clone());
-        }
-        shared
+        shared(&mut self.texts, text)
     }
 
     fn source(&mut self, t: Nanos, seen: &observation::SourceState<'_>) {
@@ -343,6 +336,18 @@ impl Engine {
         }
         self.world.probes = Some(Arc::new(record));
     }
+}
+
+/// The text as it is shared by all who have it.
+fn shared(texts: &mut HashSet<Arc<str>>, text: &str) -> Arc<str> {
+    if let Some(shared) = texts.get(text) {
+        return shared.clone();
+    }
+    let shared: Arc<str> = text.into();
+    if texts.len() < MAX_SHARED_TEXTS {
+        texts.insert(shared.clone());
+    }
+    shared
 }
 
 fn probe_group(seen: &observation::ProbeGroup<'_>) -> ProbeGroupRecord {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Engine;
+use super::{Engine, shared};
 use crate::inventory::{
     BondRecord, CongestionRecord, CounterSet, DeviceId, LoopbackSample, PortEvent, PortKey, PortRecord, bound_to,
 };
@@ -71,11 +71,17 @@ impl Engine {
             seen.values.iter().map(|(name, value)| (&**name, *value)),
             seen.unavailable.iter().map(|(name, reason)| (&**name, &**reason)),
         );
-        if let Some(index) = index {
-            let port = Arc::make_mut(&mut self.world.ports[index]);
-            if taken.new_names {
-                port.regroup();
+        if taken.new_names {
+            // One name for all ports: what is compared in each reading is in the processor's cache after the first.
+            for series in &mut sets[at].series {
+                series.name = shared(&mut self.texts, &series.name);
             }
+        }
+        if let Some(index) = index {
+            if taken.new_names {
+                self.regroup(index);
+            }
+            let port = Arc::make_mut(&mut self.world.ports[index]);
             port.slice(at);
             if let Some(fell) = taken.fell {
                 port.events.push(t, PortEvent::Reset(fell));
@@ -89,6 +95,16 @@ impl Engine {
                 Some((at, before)) if t.saturating_sub(at) < window_ns => Some((at, before + fell)),
                 _ => Some((t, fell)),
             };
+        }
+    }
+
+    /// Finds anew which counters give each meaning of a port. Ports of one kind have them in the same places: that is kept once.
+    fn regroup(&mut self, index: usize) {
+        Arc::make_mut(&mut self.world.ports[index]).regroup();
+        let others = self.world.ports.iter().enumerate().filter(|(other, _)| *other != index);
+        let twin = others.map(|(_, other)| other).find(|other| other.has_groups_of(&self.world.ports[index])).cloned();
+        if let Some(twin) = twin {
+            Arc::make_mut(&mut self.world.ports[index]).share_groups(&twin);
         }
     }
 

@@ -110,9 +110,9 @@ pub(super) type Place = (u16, u16);
 type Candidate = (u8, observation::CounterSource, Option<Arc<str>>, How, Place);
 
 /// Counters of one meaning, best rank first; those of one rank from one source are combined.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Group {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Arc<[Place]>,
     pub(super) how: Option<How>,
 }
 
@@ -328,25 +328,37 @@ impl PortRecord {
         }
         let groups = all.into_iter().map(|(meaning, mut places)| {
             places.sort_by(|a, b| (a.0, a.1, &a.2, a.4).cmp(&(b.0, b.1, &b.2, b.4)));
-            let mut groups: Vec<Group> = Vec::new();
+            let mut groups: Vec<(How, Vec<Place>)> = Vec::new();
             let mut last = None;
             for (rank, source, netdev, how, place) in places {
                 let id = Some((rank, source, netdev));
                 if last != id || groups.is_empty() {
-                    groups.push(Group { places: Vec::new(), how: Some(how) });
+                    groups.push((how, Vec::new()));
                     last = id;
                 }
                 // One counter is preferred to others of its rank; parts of a whole and overlapping times are combined.
-                if let Some(group) = groups.last_mut()
-                    && (how != How::Prefer || group.places.is_empty())
+                if let Some((_, places)) = groups.last_mut()
+                    && (how != How::Prefer || places.is_empty())
                 {
-                    group.places.push(place);
+                    places.push(place);
                 }
             }
+            let groups =
+                groups.into_iter().map(|(how, places)| Group { places: places.into(), how: Some(how) }).collect();
             (meaning, groups)
         });
         self.groups = Arc::new(groups.collect());
         self.follow();
+    }
+
+    /// The counters of both give the same meanings, in the same places.
+    pub(crate) fn has_groups_of(&self, other: &Self) -> bool {
+        !self.groups.is_empty() && self.groups == other.groups
+    }
+
+    /// Keeps what both ports have of groups once.
+    pub(crate) fn share_groups(&mut self, twin: &Self) {
+        self.groups = Arc::clone(&twin.groups);
     }
 
     /// Lets the slices follow the counters that give each meaning now.
@@ -435,7 +447,7 @@ impl PortRecord {
         let group = self.group(meaning)?;
         let max = matches!(group.how, Some(How::Max));
         let mut all = Growth { sum: 0, broken: false };
-        for place in &group.places {
+        for place in &*group.places {
             let series = self.at(*place);
             let growth = series.growth_since(from)?;
             let sum = growth.sum.saturating_mul(series.def.unit.bytes_factor().unwrap_or(1));

@@ -19,7 +19,7 @@ const MAX_STATUSES: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Base {
     /// Its counters; when they change, counting begins anew.
-    places: Vec<Place>,
+    places: Arc<[Place]>,
     /// Since when.
     start: Nanos,
     /// What each counter stood at then, as far as the total does not hold it.
@@ -32,17 +32,19 @@ pub(crate) struct Bases(Arc<BTreeMap<Meaning, Base>>);
 
 impl Bases {
     /// What is there is the base of these counters still; so it is in nearly every window.
-    fn holds(&self, meaning: Meaning, places: &[Place], start: impl FnOnce() -> Option<Nanos>) -> bool {
-        let old = self.0.get(&meaning).filter(|old| old.places == places);
+    fn holds(&self, meaning: Meaning, places: &Arc<[Place]>, start: impl FnOnce() -> Option<Nanos>) -> bool {
+        // Nearly always the very same list, which need not be read then.
+        let same = |old: &&Base| Arc::ptr_eq(&old.places, places) || old.places == *places;
+        let old = self.0.get(&meaning).filter(same);
         old.is_some_and(|old| start().is_some_and(|start| old.start >= start))
     }
 
     /// The base of the counters as they are now. `None` when there was another one and the counters are not the same any
     /// more: the next window's end makes a new one.
-    fn now(&self, meaning: Meaning, places: &[Place], totals: &[Total]) -> Option<Cow<'_, Base>> {
+    fn now(&self, meaning: Meaning, places: &Arc<[Place]>, totals: &[Total]) -> Option<Cow<'_, Base>> {
         let start = totals.iter().map(|total| total.start).max()?;
         let old = self.0.get(&meaning);
-        if old.is_some_and(|old| old.places != places) {
+        if old.is_some_and(|old| old.places != *places) {
             return None;
         }
         if let Some(old) = old.filter(|old| old.start >= start) {
@@ -50,7 +52,7 @@ impl Bases {
         }
         // A counter that began anew counts from its beginning; the others, what they held before then does not count.
         let from = totals.iter().map(|total| if total.start == start { 0 } else { total.value }).collect();
-        Some(Cow::Owned(Base { places: places.to_vec(), start, from }))
+        Some(Cow::Owned(Base { places: Arc::clone(places), start, from }))
     }
 }
 
@@ -91,7 +93,7 @@ impl PortRecord {
         })
     }
 
-    fn totals_of(&self, meaning: Meaning, now: Nanos) -> Option<(&[Place], Vec<Total>)> {
+    fn totals_of(&self, meaning: Meaning, now: Nanos) -> Option<(&Arc<[Place]>, Vec<Total>)> {
         let group = self.group(meaning)?;
         let fresh = |place: &Place| Some(self.at(*place)).filter(|series| series.fresh(now))?.total();
         let totals = group.places.iter().map(fresh).collect::<Option<Vec<_>>>()?;
@@ -108,7 +110,7 @@ impl PortRecord {
             }
             let Some((places, totals)) = self.totals_of(meaning, now) else { continue };
             let anew = || Base {
-                places: places.to_vec(),
+                places: Arc::clone(places),
                 start: totals.iter().map(|total| total.t).max().unwrap_or(now),
                 from: totals.iter().map(|total| total.value).collect(),
             };

@@ -9,15 +9,20 @@
 
 #[cfg(any(test, feature = "faults"))]
 pub mod faults;
+mod folder;
 
 use std::borrow::Cow;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
+
+pub(crate) use self::folder::Folder;
 
 /// A file that stays open between the polls.
 pub trait OpenFile: Send {
@@ -39,6 +44,36 @@ pub struct Entry {
     pub object: bool,
 }
 
+/// One entry of a directory that is being listed: the parts of an [`Entry`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed<'n> {
+    /// Its name.
+    pub name: &'n str,
+    /// Its inode.
+    pub inode: u64,
+    /// It is a directory or a symbolic link.
+    pub object: bool,
+}
+
+impl Listed<'_> {
+    /// The entry, to be kept.
+    #[must_use]
+    pub fn entry(&self) -> Entry {
+        Entry { name: self.name.to_owned(), inode: self.inode, object: self.object }
+    }
+}
+
+impl PartialEq<Entry> for Listed<'_> {
+    fn eq(&self, entry: &Entry) -> bool {
+        self.inode == entry.inode && self.object == entry.object && self.name == entry.name
+    }
+}
+
+/// Puts entries into the order of their numbers: `mlx5_2` before `mlx5_10`.
+pub fn put_in_order(entries: &mut [Entry]) {
+    entries.sort_by(|a, b| natural(&a.name).cmp(natural(&b.name)));
+}
+
 /// A directory tree in the form of `/sys`.
 pub trait Files: Send + Sync {
     /// The entries of a directory in the order of their numbers (`mlx5_2` before `mlx5_10`), without hidden ones.
@@ -46,6 +81,18 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The errno of opening or reading the directory.
     fn list(&self, path: &str) -> io::Result<Vec<Entry>>;
+
+    /// The same entries one by one, in the order the directory has them. That order stays as long as the entries do: who
+    /// only wants to know whether they are the same needs neither copies nor sorting.
+    ///
+    /// # Errors
+    /// The errno of opening or reading the directory; entries may have been told before it.
+    fn each(&self, path: &str, tell: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+        for Entry { name, inode, object } in self.list(path)? {
+            tell(Listed { name: &name, inode, object });
+        }
+        Ok(())
+    }
 
     /// Opens a file to be read again and again.
     ///
@@ -123,6 +170,8 @@ pub fn errno_name(error: &io::Error) -> Cow<'static, str> {
 pub struct RootedFiles {
     root: OwnedFd,
     path: PathBuf,
+    /// Access times are left alone. Only who owns the files, or may do all, can ask for it.
+    leaves_atime: AtomicBool,
 }
 
 /// Links followed before a path counts as a loop; the kernel's own limit.
@@ -143,7 +192,7 @@ impl RootedFiles {
             // A refusal leaves the soft limit as it is: files beyond it are then unavailable with EMFILE.
             let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         }
-        Ok(Self { root, path })
+        Ok(Self { root, path, leaves_atime: AtomicBool::new(true) })
     }
 
     /// The directory.
@@ -169,7 +218,15 @@ impl RootedFiles {
     /// The kernel's way alone.
     fn open_at_once(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        rustix::fs::openat2(&self.root, dot(path), flags, Mode::empty(), resolve)
+        let open = |flags| rustix::fs::openat2(&self.root, dot(path), flags, Mode::empty(), resolve);
+        if !flags.contains(OFlags::PATH) && self.leaves_atime.load(Ordering::Relaxed) {
+            // A copied tree is not to show that it was read, and each reading is cheaper; sysfs keeps no such times.
+            match open(flags | OFlags::NOATIME) {
+                Err(Errno::PERM) => self.leaves_atime.store(false, Ordering::Relaxed),
+                opened => return opened,
+            }
+        }
+        open(flags)
     }
 
     /// Nothing has this name in a directory that the kernel reached, or that is absent itself: there is no link here that
@@ -206,19 +263,27 @@ fn push_parts(pending: &mut Vec<String>, path: &str) {
 
 impl Files for RootedFiles {
     fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
-        let fd = self.open_inside(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut entries = Vec::new();
-        for entry in Dir::new(fd)? {
+        self.each(path, &mut |entry| entries.push(entry.entry()))?;
+        put_in_order(&mut entries);
+        Ok(entries)
+    }
+
+    fn each(&self, path: &str, tell: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+        let fd = self.open_inside(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        // Most directories of sysfs fit into it, so that one call tells them, and one more that this was all.
+        let mut buf = [MaybeUninit::uninit(); 4096];
+        let mut entries = RawDir::new(fd, &mut buf);
+        while let Some(entry) = entries.next() {
             let entry = entry?;
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name.starts_with('.') {
                 continue;
             }
             let object = matches!(entry.file_type(), FileType::Directory | FileType::Symlink | FileType::Unknown);
-            entries.push(Entry { name: name.to_owned(), inode: entry.ino(), object });
+            tell(Listed { name, inode: entry.ino(), object });
         }
-        entries.sort_by(|a, b| natural(&a.name).cmp(natural(&b.name)));
-        Ok(entries)
+        Ok(())
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>> {
@@ -308,100 +373,4 @@ impl OpenFile for Kept {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    fn tree() -> (tempfile::TempDir, RootedFiles) {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("sys/devices/d")).unwrap();
-        std::fs::create_dir_all(dir.path().join("sys/class/x")).unwrap();
-        std::fs::write(dir.path().join("secret"), "outside").unwrap();
-        std::fs::write(dir.path().join("sys/devices/d/value"), " 7\n").unwrap();
-        let files = RootedFiles::new(dir.path().join("sys")).unwrap();
-        (dir, files)
-    }
-
-    #[test]
-    fn a_relative_and_an_absolute_link_lead_to_the_same_file_inside_the_root() {
-        let (dir, files) = tree();
-        symlink("../../devices/d", dir.path().join("sys/class/x/relative")).unwrap();
-        symlink("/sys/devices/d", dir.path().join("sys/class/x/absolute")).unwrap();
-        for name in ["relative", "absolute"] {
-            assert_eq!(files.text(&format!("class/x/{name}/value")).unwrap(), "7");
-            assert_eq!(files.resolve(&format!("class/x/{name}")).unwrap(), "devices/d");
-        }
-    }
-
-    #[test]
-    fn no_link_leads_out_of_the_root() {
-        let (dir, files) = tree();
-        let outside = dir.path().join("secret");
-        symlink(&outside, dir.path().join("sys/class/x/absolute")).unwrap();
-        symlink("../../../secret", dir.path().join("sys/class/x/relative")).unwrap();
-        symlink("loop", dir.path().join("sys/class/x/loop")).unwrap();
-        for name in ["absolute", "relative"] {
-            let error = files.text(&format!("class/x/{name}")).unwrap_err();
-            assert_eq!(errno_name(&error), "ENOENT");
-        }
-        assert_eq!(errno_name(&files.text("class/x/loop").unwrap_err()), "ELOOP");
-    }
-
-    #[test]
-    fn a_file_without_a_read_bit_and_a_directory_are_not_opened() {
-        let (dir, files) = tree();
-        let path = dir.path().join("sys/devices/d/create_child");
-        std::fs::write(&path, "x").unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o200)).unwrap();
-        assert_eq!(errno_name(&files.text("devices/d/create_child").unwrap_err()), "EACCES");
-        assert_eq!(errno_name(&files.text("devices/d").unwrap_err()), "EISDIR");
-    }
-
-    #[test]
-    fn what_is_absent_is_told_from_what_lies_behind_an_absolute_link() {
-        let (dir, files) = tree();
-        symlink("/sys/devices/d", dir.path().join("sys/class/x/absolute")).unwrap();
-        symlink("/sys/devices/gone", dir.path().join("sys/class/x/dangling")).unwrap();
-        for absent in
-            ["class/x/none", "class/none/value", "none/none/none", "class/x/absolute/none", "class/x/dangling"]
-        {
-            assert!(!files.exists(absent), "{absent}");
-            assert_eq!(errno_name(&files.text(absent).unwrap_err()), "ENOENT", "{absent}");
-        }
-        for there in ["", "class", "class/x/absolute", "class/x/absolute/value", "class/x/../x/absolute/value"] {
-            assert!(files.exists(there), "{there}");
-        }
-        assert_eq!(files.link("class/x/dangling").unwrap(), "/sys/devices/gone");
-        assert_eq!(errno_name(&files.link("class/x/absolute/value").unwrap_err()), "EINVAL");
-    }
-
-    #[test]
-    fn the_kernel_follows_relative_links_for_every_way_of_opening() {
-        let (dir, files) = tree();
-        symlink("../../devices/d", dir.path().join("sys/class/x/relative")).unwrap();
-        if files.open_at_once("class", OFlags::PATH | OFlags::CLOEXEC).is_err() {
-            eprintln!("skipped: no openat2 here (Linux 5.6)");
-            return;
-        }
-        // What the kernel refuses would be walked, and nobody would notice.
-        for (path, flags) in [
-            ("class/x/relative/value", OFlags::RDONLY),
-            ("class/x/relative/value", OFlags::PATH),
-            ("class/x/relative", OFlags::PATH | OFlags::DIRECTORY),
-            ("class/x/relative", OFlags::RDONLY | OFlags::DIRECTORY),
-        ] {
-            assert!(files.open_at_once(path, with_own(flags)).is_ok(), "{path} {flags:?}");
-        }
-    }
-
-    #[test]
-    fn entries_are_listed_by_their_numbers_and_hidden_ones_left_out() {
-        let (dir, files) = tree();
-        for name in ["mlx5_10", "mlx5_2", ".keep"] {
-            std::fs::create_dir(dir.path().join("sys/class/x").join(name)).unwrap();
-        }
-        let names: Vec<_> = files.list("class/x").unwrap().into_iter().map(|entry| entry.name).collect();
-        assert_eq!(names, ["mlx5_2", "mlx5_10"]);
-    }
-}
+mod tests;

@@ -135,6 +135,12 @@ pub fn all() -> &'static [CounterDef] {
     &TABLE.rows
 }
 
+/// A name as the table has it; `None` for one it does not know. Names that are kept for each port are so kept once.
+#[must_use]
+pub fn known_name(name: &str) -> Option<&'static str> {
+    TABLE.by_name.get_key_value(name).map(|(name, _)| *name)
+}
+
 /// The table's name of a driver: the kernel names the driver of the PCI function, which is often another module than
 /// the one that makes the RDMA device.
 #[must_use]

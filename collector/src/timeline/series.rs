@@ -33,8 +33,9 @@ pub struct Series {
     /// The value and time of the last reading that was a value, and the start of the unbroken run it ends.
     run: Option<Run>,
     /// The run before, while the counter cannot be read: its total may go on.
-    ended: Option<Run>,
-    changes: VecDeque<Change>,
+    ended: Option<Box<Run>>,
+    /// `None` as long as nothing has changed, as for most counters of errors: what is looked at in each window is kept small.
+    changes: Option<Box<VecDeque<Change>>>,
     /// Time between the last two readings, ns.
     dt: Nanos,
     /// The same of the two readings before, newest first, ns; 0 where there are none.
@@ -119,7 +120,7 @@ impl Series {
             rate: None,
             run: None,
             ended: None,
-            changes: VecDeque::new(),
+            changes: None,
             dt: 0,
             earlier: [0; 2],
             window: WindowSum::default(),
@@ -206,7 +207,7 @@ impl Series {
         self.rate = None;
         // The next value starts anew: what grew meanwhile happened in no window that can be named.
         if let Some(run) = self.run.take() {
-            self.ended = Some(run);
+            self.ended = Some(Box::new(run));
             self.window.broken = true;
             self.remember(Change { t, delta: Delta::Unknown });
         }
@@ -220,13 +221,14 @@ impl Series {
         if self.def.kind != Kind::Counter {
             return None;
         }
-        if run.from == run.t && self.changes.is_empty() {
+        let changes = self.changes();
+        if run.from == run.t && changes.is_empty() {
             return None;
         }
         // What fell out of a full list may have grown after `from` too.
-        let complete = self.changes.len() < MAX_CHANGES || self.changes.front().is_none_or(|oldest| oldest.t <= from);
+        let complete = changes.len() < MAX_CHANGES || changes.front().is_none_or(|oldest| oldest.t <= from);
         let mut growth = Growth { sum: 0, broken: !complete };
-        for change in self.changes.iter().rev().take_while(|change| change.t > from) {
+        for change in changes.iter().rev().take_while(|change| change.t > from) {
             match change.delta.value() {
                 Some(delta) => growth.sum = growth.sum.saturating_add(delta),
                 None => growth.broken = true,
@@ -286,7 +288,7 @@ impl Series {
 
     /// The times at which the counter grew after `from`, newest first, with the growth (`None`: not known).
     pub fn changes_since(&self, from: Nanos) -> impl Iterator<Item = (Nanos, Option<u64>)> + '_ {
-        self.changes.iter().rev().take_while(move |change| change.t > from).map(|c| (c.t, c.delta.value()))
+        self.changes().iter().rev().take_while(move |change| change.t > from).map(|c| (c.t, c.delta.value()))
     }
 
     /// Time between the last two readings, ns; 0 with fewer than two.
@@ -297,15 +299,21 @@ impl Series {
 
     /// Keeps a change at its place in time: the look back ends at the first one that is too old.
     fn remember(&mut self, change: Change) {
-        let mut at = self.changes.iter().rposition(|old| old.t <= change.t).map_or(0, |before| before + 1);
-        if self.changes.len() == MAX_CHANGES {
+        let changes = self.changes.get_or_insert_default();
+        let mut at = changes.iter().rposition(|old| old.t <= change.t).map_or(0, |before| before + 1);
+        if changes.len() == MAX_CHANGES {
             if at == 0 {
                 return;
             }
-            self.changes.pop_front();
+            changes.pop_front();
             at -= 1;
         }
-        self.changes.insert(at, change);
+        changes.insert(at, change);
+    }
+
+    fn changes(&self) -> &VecDeque<Change> {
+        static NONE: VecDeque<Change> = VecDeque::new();
+        self.changes.as_deref().unwrap_or(&NONE)
     }
 }
 

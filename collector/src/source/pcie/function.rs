@@ -2,31 +2,38 @@
 
 use super::link;
 use crate::observation::{AerTotals, Pairs, Pcie};
-use crate::source::files::{Files, OpenFile, base_name};
+use crate::source::files::{Files, Folder, base_name};
 
-/// The three severities: the totals of the function, and for a root port the messages it received.
-const AER_FILES: [(&str, &str); 3] = [
-    ("aer_dev_correctable", "aer_rootport_total_err_cor"),
-    ("aer_dev_nonfatal", "aer_rootport_total_err_nonfatal"),
-    ("aer_dev_fatal", "aer_rootport_total_err_fatal"),
+/// The files of a function: first, for each of the three severities, the totals of the function and those of the messages
+/// it received as a root port; then what its link is.
+const FILES: [&str; 11] = [
+    "aer_dev_correctable",
+    "aer_rootport_total_err_cor",
+    "aer_dev_nonfatal",
+    "aer_rootport_total_err_nonfatal",
+    "aer_dev_fatal",
+    "aer_rootport_total_err_fatal",
+    "class",
+    "current_link_speed",
+    "current_link_width",
+    "max_link_speed",
+    "max_link_width",
 ];
+/// How many of them hold totals.
+const TOTALS: usize = 6;
 
 /// An AER list has about twenty lines of a name and a number.
 const AER_BYTES: usize = 2048;
 
-/// A file of totals kept open.
-struct TotalsFile {
-    name: &'static str,
-    handle: Option<Box<dyn OpenFile>>,
-    text: Vec<u8>,
-}
-
 /// A function on the path of an RDMA device.
 pub(super) struct Function {
-    pub(super) directory: String,
+    files: Folder,
     /// What is not read each tick; its `aer` is made from `totals`.
     seen: Pcie<'static>,
-    totals: Vec<TotalsFile>,
+    /// What the files of totals held last; empty where there is none.
+    totals: [Vec<u8>; TOTALS],
+    /// There are totals to be read, or that were.
+    has_totals: bool,
     opened: bool,
     changed: bool,
     said: Option<Pcie<'static>>,
@@ -37,7 +44,19 @@ impl Function {
         let pci = base_name(&directory).to_owned().into();
         let path = addresses.into_iter().map(Into::into).collect();
         let seen = Pcie { pci, path, ..Pcie::default() };
-        Self { directory, seen, totals: Vec::new(), opened: false, changed: true, said: None }
+        Self {
+            files: Folder::new(directory, &FILES),
+            seen,
+            totals: Default::default(),
+            has_totals: false,
+            opened: false,
+            changed: true,
+            said: None,
+        }
+    }
+
+    pub(super) fn directory(&self) -> &str {
+        self.files.path()
     }
 
     pub(super) fn address(&self) -> &str {
@@ -49,62 +68,55 @@ impl Function {
     }
 
     pub(super) fn has_aer(&self) -> bool {
-        self.totals.iter().any(|file| !file.text.is_empty())
+        self.totals.iter().any(|text| !text.is_empty())
     }
 
     /// Forgets the open files: another tree is looked at from here on.
     pub(super) fn close(&mut self) {
+        self.files.close();
         self.opened = false;
     }
 
-    /// The slow look at link and class; the files of totals are opened anew.
+    /// The slow look at link and class, and at which files of totals there are.
     pub(super) fn refresh_link(&mut self, files: &dyn Files) {
-        let text = |file: &str| files.text(&format!("{}/{file}", self.directory)).ok();
-        let speed = |file: &str| text(file).as_deref().and_then(link::speed);
-        let width = |file: &str| text(file).as_deref().and_then(link::width);
-        let seen = Pcie {
-            pci: self.seen.pci.clone(),
-            path: self.seen.path.clone(),
-            class: text("class").filter(|class| !class.is_empty()).map(Into::into),
-            speed_gts: speed("current_link_speed"),
-            width: width("current_link_width"),
-            max_speed_gts: speed("max_link_speed"),
-            max_width: width("max_link_width"),
-            ..Pcie::default()
-        };
-        self.changed |= seen != self.seen;
-        self.seen = seen;
-        self.open_totals(files);
+        self.look(files);
+        let mut text = |file: &str| self.files.text(file);
+        let class = text("class").filter(|class| !class.is_empty()).map(Into::into);
+        let mut speed = |file: &str| text(file).as_deref().and_then(link::speed);
+        let (speed_gts, max_speed_gts) = (speed("current_link_speed"), speed("max_link_speed"));
+        let mut width = |file: &str| text(file).as_deref().and_then(link::width);
+        let (width, max_width) = (width("current_link_width"), width("max_link_width"));
+        let seen = &mut self.seen;
+        let before = (&seen.class, seen.speed_gts, seen.width, seen.max_speed_gts, seen.max_width);
+        if before != (&class, speed_gts, width, max_speed_gts, max_width) {
+            self.changed = true;
+            (seen.class, seen.speed_gts, seen.width) = (class, speed_gts, width);
+            (seen.max_speed_gts, seen.max_width) = (max_speed_gts, max_width);
+        }
     }
 
-    fn open_totals(&mut self, files: &dyn Files) {
-        let names = AER_FILES.iter().flat_map(|(own, root_port)| [*own, *root_port]);
-        let before = std::mem::take(&mut self.totals);
-        let open = |name: &'static str| TotalsFile {
-            name,
-            handle: files.open(&format!("{}/{name}", self.directory)).ok(),
-            text: Vec::new(),
-        };
-        self.totals = names.map(open).collect();
-        for (now, before) in self.totals.iter_mut().zip(before) {
-            now.text = before.text;
-        }
+    fn look(&mut self, files: &dyn Files) {
+        self.files.look(files);
+        self.has_totals = self.files.has_any(0..TOTALS) || self.has_aer();
         self.opened = true;
     }
 
     /// Reads the totals.
     pub(super) fn refresh_aer(&mut self, files: &dyn Files) {
         if !self.opened {
-            self.open_totals(files);
+            self.look(files);
         }
-        for file in &mut self.totals {
-            let mut buf = [0u8; AER_BYTES];
+        if !self.has_totals {
+            return;
+        }
+        let mut buf = [0u8; AER_BYTES];
+        for (at, before) in self.totals.iter_mut().enumerate() {
             // A file that cannot be read has no totals: unknown, not the last ones.
-            let n = file.handle.as_ref().and_then(|handle| handle.read(&mut buf).ok()).unwrap_or(0);
+            let n = self.files.read(at, &mut buf).unwrap_or(0);
             let text = buf.get(..n).unwrap_or_default();
-            if file.text != text {
-                file.text.clear();
-                file.text.extend_from_slice(text);
+            if *before != text {
+                before.clear();
+                before.extend_from_slice(text);
                 self.changed = true;
             }
         }
@@ -127,27 +139,22 @@ impl Function {
         if !self.has_aer() {
             return None;
         }
-        let severity = |(own, root_port): (&str, &str)| {
+        // In twos: the function's own, and what it received.
+        let severity = |at: usize| {
             let mut pairs = Pairs::default();
-            for file in self.totals.iter().filter(|file| file.name == own || file.name == root_port) {
-                let text = String::from_utf8_lossy(&file.text);
-                if file.name == root_port {
-                    if let Ok(n) = text.trim().parse() {
-                        pairs.push(file.name, n);
-                    }
-                    continue;
+            for line in String::from_utf8_lossy(&self.totals[at]).lines() {
+                // The name can hold spaces; the number is the last word. A line cut off or garbled costs itself.
+                let Some((name, n)) = line.trim().rsplit_once(' ') else { continue };
+                if let Ok(n) = n.parse() {
+                    pairs.push(name.trim().to_owned(), n);
                 }
-                for line in text.lines() {
-                    // The name can hold spaces; the number is the last word. A line cut off or garbled costs itself.
-                    let Some((name, n)) = line.trim().rsplit_once(' ') else { continue };
-                    if let Ok(n) = n.parse() {
-                        pairs.push(name.trim().to_owned(), n);
-                    }
-                }
+            }
+            if let Ok(n) = String::from_utf8_lossy(&self.totals[at + 1]).trim().parse() {
+                pairs.push(FILES[at + 1], n);
             }
             pairs
         };
-        let [correctable, nonfatal, fatal] = AER_FILES.map(severity);
+        let [correctable, nonfatal, fatal] = [0, 2, 4].map(severity);
         Some(AerTotals { correctable, nonfatal, fatal })
     }
 }

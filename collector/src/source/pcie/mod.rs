@@ -18,8 +18,10 @@ use super::sysfs::{DeviceQuestion, SHORTEST_PERIOD_NS, netdevs_of};
 use super::{Availability, Emit, Missing, Source};
 use crate::observation::{Body, Nanos, Observation, Seeing};
 
-/// Between two looks at link and path, ns.
+/// Between two looks at the links, ns.
 const SLOW_PERIOD_NS: Nanos = 10_000_000_000;
+/// Between two looks at the paths, ns: a device that moves to another is made anew, which is seen at once.
+const RARE_PERIOD_NS: Nanos = 60_000_000_000;
 
 /// How the source is started.
 pub struct PcieOptions {
@@ -48,6 +50,7 @@ pub struct PcieSource {
     due: Nanos,
     last_poll: Nanos,
     slow_due: Nanos,
+    rare_due: Nanos,
     /// The ports the functions were found for.
     ports: Option<Arc<[RdmaPort]>>,
     /// The entries of `class/infiniband` the functions were found for.
@@ -66,6 +69,7 @@ impl PcieSource {
             due: 0,
             last_poll: 0,
             slow_due: 0,
+            rare_due: 0,
             ports: None,
             devices: Vec::new(),
             functions: Vec::new(),
@@ -98,6 +102,11 @@ impl PcieSource {
             return;
         }
         self.slow_due = now + SLOW_PERIOD_NS;
+        if same && devices == self.devices && now < self.rare_due {
+            self.functions.iter_mut().for_each(|function| function.refresh_link(files));
+            return;
+        }
+        self.rare_due = now + RARE_PERIOD_NS;
         let mut known = std::mem::take(&mut self.functions);
         self.without.clear();
         for device in &devices {
@@ -106,10 +115,10 @@ impl PcieSource {
                 continue;
             };
             for (directory, addresses) in steps(&path) {
-                if self.functions.iter().any(|function| function.directory == directory) {
+                if self.functions.iter().any(|function| function.directory() == directory) {
                     continue;
                 }
-                let at = known.iter().position(|function| function.directory == directory);
+                let at = known.iter().position(|function| function.directory() == directory);
                 let mut function = at.map_or_else(|| Function::new(directory, addresses), |at| known.swap_remove(at));
                 function.refresh_link(files);
                 self.functions.push(function);

@@ -12,7 +12,11 @@ use std::borrow::Cow;
 
 use super::number::{self, COUNTER_BYTES};
 use crate::observation::{CounterSource, Counters, Nanos, Pairs, Text};
-use crate::source::files::{Entry, Files, OpenFile, errno_name};
+use crate::source::files::{Entry, Files, OpenFile, errno_name, put_in_order};
+use crate::timeline::counter_table::known_name;
+
+/// The file that is no counter.
+const LIFESPAN: &str = "lifespan";
 
 /// The errno of an attribute whose device is gone.
 const ENODEV: i32 = 19;
@@ -25,7 +29,7 @@ const LIFESPAN_SLACK_NS: Nanos = 10_000_000;
 type Reading = Result<u64, Text<'static>>;
 
 struct CounterFile {
-    name: Box<str>,
+    name: Text<'static>,
     handle: Result<Box<dyn OpenFile>, Text<'static>>,
     /// The 64-bit file of the same count.
     wide: Option<Box<CounterFile>>,
@@ -38,12 +42,14 @@ pub(super) struct CounterSet {
     pub(super) port: Option<u32>,
     pub(super) source: CounterSource,
     files: Vec<CounterFile>,
-    /// What the directory held when it was opened.
+    /// What the directory held when it was opened, in its own order.
     listed: Vec<Entry>,
     /// Why there is no such directory.
     missing: Option<Text<'static>>,
     readings: Vec<Reading>,
-    /// The age of the driver's cache, ms.
+    /// The file that tells the age of the driver's cache.
+    lifespan: Option<Box<dyn OpenFile>>,
+    /// That age, ms.
     pub(super) lifespan_ms: Option<u32>,
     due: Nanos,
     /// It was read since the last observation.
@@ -58,33 +64,34 @@ impl CounterSet {
     /// Opens `<owner>/counters` or `<owner>/hw_counters`, where the owner is a port or a device.
     pub(super) fn open(files: &dyn Files, owner: &str, port: Option<u32>, source: CounterSource) -> Self {
         let dir = format!("{owner}/{}", source.name());
-        let (listed, missing) = match files.list(&dir) {
-            Ok(mut entries) => {
-                entries.retain(|entry| is_counter(&entry.name));
-                (entries, None)
-            }
-            Err(error) => (Vec::new(), Some(errno_name(&error))),
-        };
+        let mut listed = Vec::new();
+        let missing = files.each(&dir, &mut |entry| listed.push(entry.entry())).err().map(|error| errno_name(&error));
+        if missing.is_some() {
+            listed.clear();
+        }
+        let mut counters = listed.clone();
+        counters.retain(|entry| is_counter(&entry.name));
+        put_in_order(&mut counters);
+        let open = |entry: &Entry| CounterFile::open(files, &dir, &entry.name, &entry.name);
         let mut set = Self {
-            files: Vec::with_capacity(listed.len()),
-            readings: Vec::with_capacity(listed.len()),
+            files: counters.iter().map(open).collect(),
+            readings: Vec::with_capacity(counters.len()),
             dir,
             port,
             source,
             listed,
             missing,
+            lifespan: None,
             lifespan_ms: None,
             due: 0,
             fresh: false,
             said: None,
             notes: Vec::new(),
         };
-        let open = |entry: &Entry| CounterFile::open(files, &set.dir, &entry.name, &entry.name);
-        set.files.extend(set.listed.iter().map(open));
         if source == CounterSource::Counters {
             set.open_wide(files, &format!("{owner}/counters_ext"));
         }
-        set.read_lifespan(files);
+        set.open_lifespan(files);
         set
     }
 
@@ -110,11 +117,13 @@ impl CounterSet {
 
     /// The files in the directory are no longer those that were opened, or one could not be opened: open anew.
     fn is_outdated(&self, files: &dyn Files) -> bool {
-        match files.list(&self.dir) {
-            Ok(entries) => {
-                let listed = entries.iter().filter(|entry| is_counter(&entry.name));
-                !listed.eq(&self.listed) || self.files.iter().any(|file| file.handle.is_err())
-            }
+        let (mut at, mut same) = (0, true);
+        let listed = files.each(&self.dir, &mut |entry| {
+            same &= self.listed.get(at).is_some_and(|known| entry == *known);
+            at += 1;
+        });
+        match listed {
+            Ok(()) => !same || at != self.listed.len() || self.files.iter().any(|file| file.handle.is_err()),
             Err(_) => self.missing.is_none(),
         }
     }
@@ -129,15 +138,24 @@ impl CounterSet {
             return true;
         }
         let before = self.lifespan_ms;
-        self.read_lifespan(files);
+        self.read_lifespan();
         self.lifespan_ms != before
     }
 
-    fn read_lifespan(&mut self, files: &dyn Files) {
-        if self.source == CounterSource::HwCounters && self.missing.is_none() {
-            let text = files.text(&format!("{}/lifespan", self.dir));
-            self.lifespan_ms = text.ok().and_then(|text| text.parse().ok());
+    fn open_lifespan(&mut self, files: &dyn Files) {
+        if self.source == CounterSource::HwCounters && self.listed.iter().any(|entry| entry.name == LIFESPAN) {
+            self.lifespan = files.open(&format!("{}/{LIFESPAN}", self.dir)).ok();
+            self.read_lifespan();
         }
+    }
+
+    fn read_lifespan(&mut self) {
+        let read = |file: &dyn OpenFile| {
+            let mut buf = [0u8; COUNTER_BYTES];
+            let n = file.read(&mut buf).ok()?;
+            u32::try_from(number::parse(buf.get(..n)?).ok()?).ok()
+        };
+        self.lifespan_ms = self.lifespan.as_deref().and_then(read);
     }
 
     /// The driver's cache is another one from here on: the next reading is due.
@@ -228,7 +246,8 @@ impl CounterSet {
 impl CounterFile {
     fn open(files: &dyn Files, dir: &str, file: &str, name: &str) -> Self {
         let handle = files.open(&format!("{dir}/{file}")).map_err(|error| errno_name(&error));
-        Self { name: name.into(), handle, wide: None }
+        let name = known_name(name).map_or_else(|| name.to_owned().into(), Cow::Borrowed);
+        Self { name, handle, wide: None }
     }
 
     fn read(&self, present: &mut bool) -> Reading {
@@ -256,7 +275,7 @@ impl CounterFile {
 
 /// `lifespan` is the age of the driver's cache in ms, not a count.
 fn is_counter(name: &str) -> bool {
-    name != "lifespan"
+    name != LIFESPAN
 }
 
 /// The name in `counters/` of a file in `counters_ext/`.

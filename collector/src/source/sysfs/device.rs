@@ -2,32 +2,74 @@
 
 use super::gid::is_zero;
 use crate::observation::Device;
-use crate::source::files::{Files, base_name};
+use crate::source::files::{Files, Folder, base_name};
 
 /// Why a class link without its target tells nothing more, and what to do about it.
 pub(super) const DANGLING: &str = "dangling class link: /sys/devices is not visible here";
 /// The remedy for [`DANGLING`].
 pub(super) const DANGLING_FIX: &str = "bind-mount the host's whole /sys (with /sys/devices) and pass --sysfs-root";
 
-/// A device as sysfs describes it.
-pub(super) fn read(files: &dyn Files, name: &str) -> Device<'static> {
-    let dir = format!("class/infiniband/{name}");
-    let mut device = Device { device: name.to_owned().into(), ..Device::default() };
-    if let Err(error) = files.resolve(&dir) {
-        // The link's own text still names the function.
-        let target = files.link(&dir).unwrap_or_default();
-        device.pci = function_of(&target).map(|pci| pci.to_owned().into());
-        let dangling = error.kind() == std::io::ErrorKind::NotFound;
-        let reason = if dangling { DANGLING.into() } else { crate::source::files::errno_name(&error) };
-        device.unreadable = Some(reason);
-        return device;
+/// The files that tell what a device is.
+const FILES: [&str; 4] = ["node_guid", "fw_ver", "board_id", "hca_type"];
+
+/// A device's files and what they said last.
+pub(super) struct Described {
+    files: Folder,
+    pub(super) seen: Device<'static>,
+}
+
+impl Described {
+    /// The device as sysfs describes it.
+    pub(super) fn read(files: &dyn Files, name: &str) -> Self {
+        let folder = Folder::new(format!("class/infiniband/{name}"), &FILES);
+        let device = Device { device: name.to_owned().into(), ..Device::default() };
+        let mut described = Self { files: folder, seen: device };
+        described.read_anew(files);
+        described
     }
-    let text = |file: &str| files.text(&format!("{dir}/{file}")).ok().filter(|text| !text.is_empty());
-    device.node_guid = text("node_guid").filter(|guid| !is_zero(guid)).map(Into::into);
-    device.fw = text("fw_ver").map(Into::into);
-    device.model = text("board_id").or_else(|| text("hca_type")).map(Into::into);
-    let Ok(function) = files.resolve(&format!("{dir}/device")) else { return device };
-    device.pci = function_of(&function).map(|pci| pci.to_owned().into());
+
+    /// Reads what can change while the device is there: where it is, and by which driver, cannot as long as it is the same
+    /// object (the caller knows by the inode of its class link).
+    pub(super) fn refresh(&mut self, files: &dyn Files) {
+        if self.seen.unreadable.is_some() || !self.files.look(files) {
+            self.read_anew(files);
+            return;
+        }
+        self.read_texts();
+    }
+
+    /// Reads everything.
+    pub(super) fn read_anew(&mut self, files: &dyn Files) {
+        let dir = self.files.path().to_owned();
+        self.seen = Device { device: std::mem::take(&mut self.seen.device), ..Device::default() };
+        let device = &mut self.seen;
+        if let Err(error) = files.resolve(&dir) {
+            // The link's own text still names the function.
+            let target = files.link(&dir).unwrap_or_default();
+            device.pci = function_of(&target).map(|pci| pci.to_owned().into());
+            let dangling = error.kind() == std::io::ErrorKind::NotFound;
+            let reason = if dangling { DANGLING.into() } else { crate::source::files::errno_name(&error) };
+            device.unreadable = Some(reason);
+            return;
+        }
+        if let Ok(function) = files.resolve(&format!("{dir}/device")) {
+            place(files, &function, device);
+        }
+        self.files.look(files);
+        self.read_texts();
+    }
+
+    fn read_texts(&mut self) {
+        let mut text = |file: &str| self.files.text(file).filter(|text| !text.is_empty());
+        self.seen.node_guid = text("node_guid").filter(|guid| !is_zero(guid)).map(Into::into);
+        self.seen.fw = text("fw_ver").map(Into::into);
+        self.seen.model = text("board_id").or_else(|| text("hca_type")).map(Into::into);
+    }
+}
+
+/// What the function at this path tells of its device.
+fn place(files: &dyn Files, function: &str, device: &mut Device<'static>) {
+    device.pci = function_of(function).map(|pci| pci.to_owned().into());
     device.driver =
         files.resolve(&format!("{function}/driver")).ok().map(|driver| base_name(&driver).to_owned().into());
     let physfn = format!("{function}/physfn");
@@ -38,7 +80,6 @@ pub(super) fn read(files: &dyn Files, name: &str) -> Device<'static> {
         // Only a physical function has it. Without either file (a VF handed to a guest) it is not known.
         device.vf = Some(false);
     }
-    device
 }
 
 /// The last PCI address among the parts of a path: the function itself, or the one a subfunction belongs to.

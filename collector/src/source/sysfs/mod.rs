@@ -36,7 +36,7 @@ pub use fold::remedy;
 use self::counters::CounterSet;
 use self::fold::Gap;
 use self::watch::DeviceWatch;
-use super::files::{Files, errno_name};
+use super::files::{Entry, Files, errno_name, put_in_order};
 use super::ports::{PortMap, RdmaPort};
 use super::{Availability, Emit, Missing, Source};
 use crate::observation::{Body, Bond, CounterSource, Device, Nanos, Observation, Seeing, Text};
@@ -87,6 +87,8 @@ pub struct SysfsSource {
     due: Nanos,
     last_poll: Nanos,
     devices: Vec<DeviceWatch>,
+    /// The directory of the devices as it was last, in its own order; empty where it is to be looked at anew.
+    listed: Vec<Entry>,
     bonds: Vec<Bond<'static>>,
     no_device: Option<NoDevice>,
     absent_due: Nanos,
@@ -104,6 +106,7 @@ impl SysfsSource {
             due: 0,
             last_poll: 0,
             devices: Vec::new(),
+            listed: Vec::new(),
             bonds: Vec::new(),
             no_device: None,
             absent_due: 0,
@@ -115,6 +118,7 @@ impl SysfsSource {
     /// Goes on in another tree of the same machine, taken later: what did not change is not said again.
     pub fn look_at(&mut self, files: Arc<dyn Files>) {
         self.options.files = files;
+        self.listed.clear();
         for device in &mut self.devices {
             device.inode = 0;
         }
@@ -126,19 +130,45 @@ impl SysfsSource {
         self.no_device.as_ref()
     }
 
-    /// Compares the directory with the devices known, and says what appeared, changed and vanished.
+    /// Compares the directory with what it was, and says which devices appeared, changed and vanished.
     fn scan(&mut self, now: Nanos, emit: &mut Emit<'_>) {
         let files = &*self.options.files;
         self.unlisted = None;
-        let mut entries = match files.list("class/infiniband") {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        // In an ordinary poll it is as it was.
+        let (mut at, mut same) = (0, true);
+        let listed = files.each("class/infiniband", &mut |entry| {
+            same &= self.listed.get(at).is_some_and(|known| entry == *known);
+            at += 1;
+        });
+        if listed.is_ok() && same && at > 0 && at == self.listed.len() && self.no_device.is_none() {
+            for device in &mut self.devices {
+                device.refresh_slow(files, now);
+            }
+        } else {
+            self.compare(now, emit);
+        }
+        for device in &mut self.devices {
+            if !std::mem::replace(&mut device.said, true) {
+                emit(&Observation { t: now, body: Body::Device(device.seen().clone()) });
+            }
+        }
+    }
+
+    /// Compares the directory with the devices known, and says which vanished.
+    fn compare(&mut self, now: Nanos, emit: &mut Emit<'_>) {
+        let files = &*self.options.files;
+        let mut entries = Vec::new();
+        self.listed.clear();
+        match files.each("class/infiniband", &mut |entry| entries.push(entry.entry())) {
+            Ok(()) => self.listed.clone_from(&entries),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => entries.clear(),
             Err(error) => {
                 // Out of descriptors, no permission: nothing is known to be gone.
                 self.unlisted = Some(errno_name(&error));
                 return;
             }
-        };
+        }
+        put_in_order(&mut entries);
         entries.retain(|entry| entry.object);
         if !entries.is_empty() {
             self.no_device = None;
@@ -169,14 +199,9 @@ impl SysfsSource {
             self.devices.push(device);
         }
         for device in gone.into_iter().chain(known) {
-            let Device { device, pci, node_guid, .. } = device.seen;
+            let Device { device, pci, node_guid, .. } = device.described.seen;
             let gone = Device { device, pci, node_guid, removed: Some(true), ..Device::default() };
             emit(&Observation { t: now, body: Body::Device(gone) });
-        }
-        for device in &mut self.devices {
-            if !std::mem::replace(&mut device.said, true) {
-                emit(&Observation { t: now, body: Body::Device(device.seen.clone()) });
-            }
         }
     }
 
@@ -189,8 +214,8 @@ impl SysfsSource {
                 && known.port == port.number
                 && known.netdevs == port.netdevs
                 && known.bond == port.bond
-                && known.pci.as_deref() == device.seen.pci.as_deref().or(port.netdev_pci.as_deref())
-                && known.driver.as_deref() == device.seen.driver.as_deref()
+                && known.pci.as_deref() == device.seen().pci.as_deref().or(port.netdev_pci.as_deref())
+                && known.driver.as_deref() == device.seen().driver.as_deref()
         });
         // Nothing is copied in an ordinary poll.
         if told && known.len() == ports().count() {
@@ -202,8 +227,8 @@ impl SysfsSource {
             port: port.number,
             netdevs: port.netdevs.clone(),
             bond: port.bond.clone(),
-            pci: device.seen.pci.as_deref().or(port.netdev_pci.as_deref()).map(str::to_owned),
-            driver: device.seen.driver.as_deref().map(str::to_owned),
+            pci: device.seen().pci.as_deref().or(port.netdev_pci.as_deref()).map(str::to_owned),
+            driver: device.seen().driver.as_deref().map(str::to_owned),
         });
         self.options.ports.set(ports.collect());
     }
@@ -234,7 +259,7 @@ impl SysfsSource {
             let mut gap = |port, what: String, reason: String| {
                 gaps.push(Gap { device: device.name.clone(), port, what, reason });
             };
-            if let Some(reason) = &device.seen.unreadable {
+            if let Some(reason) = &device.seen().unreadable {
                 gap(None, String::new(), reason.to_string());
             }
             let skipped = (self.options.skip_hw_counters)(&device.name);
@@ -282,7 +307,7 @@ impl Source for SysfsSource {
             let reason = "every device is excluded".to_owned();
             missing.push(Missing { what: "RDMA devices".to_owned(), reason, fix: None });
         }
-        let readable = self.devices.iter().any(|device| device.seen.unreadable.is_none());
+        let readable = self.devices.iter().any(|device| device.seen().unreadable.is_none());
         let state = match (readable, missing.is_empty()) {
             (false, _) => Seeing::Off,
             (true, true) => Seeing::Ok,

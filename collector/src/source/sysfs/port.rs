@@ -6,57 +6,58 @@ use super::counters::CounterSet;
 use super::device::function_of;
 use super::{gid, netdev, rate, state};
 use crate::observation::{CounterSource, Gid, LinkLayer, Port, PortState, Text};
-use crate::source::files::{Files, OpenFile, errno_name};
+use crate::source::files::{Files, Folder};
 
-/// A small file kept open whose text is compared before it is looked at.
+/// The files of a port that are watched, and their places among each other.
+const FILES: [&str; 5] = ["state", "phys_state", "rate", "link_layer", "lid"];
+const STATE: usize = 0;
+const PHYS_STATE: usize = 1;
+const RATE: usize = 2;
+const LINK_LAYER: usize = 3;
+const LID: usize = 4;
+
+/// The small files of a port, kept open, whose texts are compared before they are looked at.
 struct Watched {
-    path: String,
-    handle: Option<Box<dyn OpenFile>>,
-    text: Result<Vec<u8>, Text<'static>>,
+    files: Folder,
+    texts: [Result<Vec<u8>, Text<'static>>; FILES.len()],
 }
 
 impl Watched {
-    fn open(files: &dyn Files, path: String) -> Self {
-        let mut watched = Self { path, handle: None, text: Err(Cow::Borrowed("ENOENT")) };
-        watched.reopen(files);
-        watched
+    fn new(dir: String) -> Self {
+        let texts = FILES.map(|_| Err(Cow::Borrowed("ENOENT")));
+        Self { files: Folder::new(dir, &FILES), texts }
     }
 
-    fn reopen(&mut self, files: &dyn Files) {
-        match files.open(&self.path) {
-            Ok(handle) => self.handle = Some(handle),
-            Err(error) => (self.handle, self.text) = (None, Err(errno_name(&error))),
-        }
-    }
-
-    /// Reads it; `false` when the device is gone.
-    fn refresh(&mut self, changed: &mut bool) -> bool {
-        let Some(handle) = &self.handle else { return true };
+    /// Reads a file; `false` when the device is gone.
+    fn refresh(&mut self, at: usize, changed: &mut bool) -> bool {
         let mut buf = [0u8; 128];
-        match handle.read(&mut buf) {
+        let text = &mut self.texts[at];
+        match self.files.read(at, &mut buf) {
             Ok(n) => {
                 let bytes = buf.get(..n).unwrap_or_default();
-                if self.text.as_deref() != Ok(bytes) {
-                    self.text = Ok(bytes.to_vec());
+                if text.as_deref() != Ok(bytes) {
+                    *text = Ok(bytes.to_vec());
                     *changed = true;
                 }
                 true
             }
-            Err(error) => {
-                let reason = errno_name(&error);
-                *changed |= self.text.as_ref().err() != Some(&reason);
-                self.text = Err(reason);
-                error.raw_os_error() != Some(19)
+            Err(reason) => {
+                let present = reason != "ENODEV";
+                if text.as_ref().err() != Some(&reason) {
+                    *text = Err(reason);
+                    *changed = true;
+                }
+                present
             }
         }
     }
 
     /// The text, or a note why there is none under the file's name.
-    fn text(&self, notes: &mut Vec<Text<'static>>) -> Option<Cow<'_, str>> {
-        match &self.text {
+    fn text(&self, at: usize, notes: &mut Vec<Text<'static>>) -> Option<Cow<'_, str>> {
+        match &self.texts[at] {
             Ok(bytes) => Some(String::from_utf8_lossy(bytes)),
             Err(reason) => {
-                notes.push(format!("{}: {reason}", crate::source::files::base_name(&self.path)).into());
+                notes.push(format!("{}: {reason}", FILES[at]).into());
                 None
             }
         }
@@ -66,13 +67,8 @@ impl Watched {
 /// One port under watch.
 pub(super) struct PortWatch {
     pub(super) number: u32,
-    dir: String,
     device_dir: String,
-    state: Watched,
-    phys_state: Watched,
-    rate: Watched,
-    link_layer: Watched,
-    lid: Watched,
+    watched: Watched,
     gids: Vec<Gid<'static>>,
     pub(super) netdevs: Vec<String>,
     /// Of a software device: the function of its network device.
@@ -86,18 +82,12 @@ pub(super) struct PortWatch {
 }
 
 impl PortWatch {
-    /// Opens what is read each tick.
+    /// Opens the counters; the other files are opened at the first slow look.
     pub(super) fn open(files: &dyn Files, device: &str, number: u32) -> Self {
         let device_dir = format!("class/infiniband/{device}");
         let dir = format!("{device_dir}/ports/{number}");
-        let watched = |name: &str| Watched::open(files, format!("{dir}/{name}"));
         Self {
             number,
-            state: watched("state"),
-            phys_state: watched("phys_state"),
-            rate: watched("rate"),
-            link_layer: watched("link_layer"),
-            lid: watched("lid"),
             gids: Vec::new(),
             netdevs: Vec::new(),
             netdev_pci: None,
@@ -106,14 +96,14 @@ impl PortWatch {
             hw_counters: CounterSet::open(files, &dir, Some(number), CounterSource::HwCounters),
             changed: true,
             said: None,
-            dir,
+            watched: Watched::new(dir),
             device_dir,
         }
     }
 
     /// Looks at the GID table.
     pub(super) fn refresh_gids(&mut self, files: &dyn Files) {
-        let gids = gid::read(files, &self.dir);
+        let gids = gid::read(files, self.watched.files.path());
         self.changed |= gids != self.gids;
         self.gids = gids;
     }
@@ -136,14 +126,9 @@ impl PortWatch {
         for set in [&mut self.counters, &mut self.hw_counters] {
             self.changed |= set.refresh_slow(files);
         }
-        // What fails to open now reads as a change, and an unchanged port is not said again.
-        self.changed = true;
-        for watched in [&mut self.state, &mut self.phys_state, &mut self.rate, &mut self.link_layer, &mut self.lid] {
-            // Also where it is open: the file may have been replaced by another one of its name.
-            watched.reopen(files);
-        }
-        for watched in [&mut self.link_layer, &mut self.lid] {
-            watched.refresh(&mut self.changed);
+        self.watched.files.look(files);
+        for at in [LINK_LAYER, LID] {
+            self.watched.refresh(at, &mut self.changed);
         }
     }
 
@@ -157,8 +142,8 @@ impl PortWatch {
     /// Reads the state; `false` when the device is gone.
     pub(super) fn refresh(&mut self) -> bool {
         let mut present = true;
-        for watched in [&mut self.state, &mut self.phys_state, &mut self.rate] {
-            present &= watched.refresh(&mut self.changed);
+        for at in [STATE, PHYS_STATE, RATE] {
+            present &= self.watched.refresh(at, &mut self.changed);
         }
         present
     }
@@ -185,28 +170,28 @@ impl PortWatch {
     fn describe(&self, device: &str) -> Port<'static> {
         let mut notes: Vec<Text<'static>> = Vec::new();
         let mut port = Port { device: device.to_owned().into(), port: self.number, ..Port::default() };
-        if let Some(text) = self.link_layer.text(&mut notes) {
+        if let Some(text) = self.watched.text(LINK_LAYER, &mut notes) {
             port.link_layer = match text.trim() {
                 "InfiniBand" => LinkLayer::InfiniBand,
                 "Ethernet" => LinkLayer::Ethernet,
                 _ => LinkLayer::Unspecified,
             };
         }
-        if let Some(text) = self.state.text(&mut notes) {
+        if let Some(text) = self.watched.text(STATE, &mut notes) {
             let (state, note) = state::port_state(text.trim());
             port.state = state;
             notes.extend(note.map(Into::into));
         }
-        if let Some(text) = self.phys_state.text(&mut notes) {
+        if let Some(text) = self.watched.text(PHYS_STATE, &mut notes) {
             let (phys_state, note) = state::phys_state(text.trim());
             port.phys_state = phys_state;
             notes.extend(note.map(Into::into));
         }
-        if let Some(text) = self.rate.text(&mut notes) {
+        if let Some(text) = self.watched.text(RATE, &mut notes) {
             describe_rate(text.trim(), &mut port, &mut notes);
         }
         // Not every driver has a LID; its absence is no oddity.
-        port.lid = self.lid.text(&mut Vec::new()).and_then(|text| {
+        port.lid = self.watched.text(LID, &mut Vec::new()).and_then(|text| {
             let text = text.trim();
             text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())
         });

@@ -1,14 +1,15 @@
 //! One device under watch: its files stay open between the polls; what seldom changes is looked at seldom.
 
+use super::SLOW_PERIOD_NS;
 use super::counters::CounterSet;
+use super::device::Described;
 use super::port::PortWatch;
-use super::{SLOW_PERIOD_NS, device};
 use crate::observation::{Body, CounterSource, Device, Nanos, Observation};
 use crate::source::Emit;
 use crate::source::files::Files;
 
-/// Between two readings of the GID tables, which can have hundreds of entries, ns.
-const GID_PERIOD_NS: Nanos = 60_000_000_000;
+/// Between two readings of the GID tables, which can have hundreds of entries, and of the place of a device, ns.
+const RARE_PERIOD_NS: Nanos = 60_000_000_000;
 /// The same where something has happened: no event tells of a GID table that changed (`dispatch_gid_change_event` of the
 /// kernel's cache.c passes by `ib_dispatch_event`), and QPs that have lost their address fail, ns.
 const GID_SHORTEST_NS: Nanos = 1_000_000_000;
@@ -17,8 +18,8 @@ const GID_SHORTEST_NS: Nanos = 1_000_000_000;
 pub(super) struct DeviceWatch {
     pub(super) name: String,
     pub(super) inode: u64,
-    pub(super) seen: Device<'static>,
-    /// `seen` was emitted.
+    pub(super) described: Described,
+    /// It was emitted as it was seen.
     pub(super) said: bool,
     pub(super) ports: Vec<PortWatch>,
     /// `hw_counters` of the whole device, where the driver has them.
@@ -34,11 +35,10 @@ pub(super) struct DeviceWatch {
 
 impl DeviceWatch {
     pub(super) fn open(files: &dyn Files, name: String, inode: u64) -> Self {
-        let seen = device::read(files, &name);
         let mut watch = Self {
+            described: Described::read(files, &name),
             name,
             inode,
-            seen,
             said: false,
             ports: Vec::new(),
             own_counters: None,
@@ -52,15 +52,21 @@ impl DeviceWatch {
         watch
     }
 
+    /// The device as it was seen last.
+    pub(super) fn seen(&self) -> &Device<'static> {
+        &self.described.seen
+    }
+
     /// The same adapter as before under this name: neither PCI address nor GUID contradicts.
     pub(super) fn is_same(&self, before: &Self) -> bool {
         let agree = |a: &Option<_>, b: &Option<_>| a.is_none() || b.is_none() || a == b;
-        agree(&self.seen.pci, &before.seen.pci) && agree(&self.seen.node_guid, &before.seen.node_guid)
+        let (now, before) = (self.seen(), before.seen());
+        agree(&now.pci, &before.pci) && agree(&now.node_guid, &before.node_guid)
     }
 
     /// Takes over from the watch before it under the same name what was said, and when the caches were read.
     pub(super) fn inherit(&mut self, before: Self) {
-        self.said = before.said && before.seen == self.seen;
+        self.said = before.said && before.seen() == self.seen();
         self.inherit_ports(before.ports);
         if let (Some(own), Some(before)) = (&mut self.own_counters, &before.own_counters) {
             own.inherit(before);
@@ -104,9 +110,13 @@ impl DeviceWatch {
             return;
         }
         if self.slow_due > 0 {
-            let seen = device::read(files, &self.name);
-            self.said &= seen == self.seen;
-            self.seen = seen;
+            let before = self.described.seen.clone();
+            if now >= self.gids_due {
+                self.described.read_anew(files)
+            } else {
+                self.described.refresh(files)
+            }
+            self.said &= before == self.described.seen;
             if !port_numbers(files, &self.name).eq(self.ports.iter().map(|port| port.number)) {
                 self.open_ports(files);
             }
@@ -115,11 +125,11 @@ impl DeviceWatch {
         self.reopened = false;
         let with_gids = now >= self.gids_due || self.look_again;
         if with_gids {
-            self.gids_due = now + GID_PERIOD_NS;
+            self.gids_due = now + RARE_PERIOD_NS;
             (self.look_again, self.gids_t) = (false, now);
         }
         let ports = self.ports.len();
-        let software = self.seen.pci.is_none();
+        let software = self.seen().pci.is_none();
         for port in &mut self.ports {
             port.refresh_slow(files, ports, with_gids, software);
         }

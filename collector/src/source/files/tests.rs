@@ -1,0 +1,95 @@
+//! What [`RootedFiles`] promises, on small trees.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+
+fn tree() -> (tempfile::TempDir, RootedFiles) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("sys/devices/d")).unwrap();
+    std::fs::create_dir_all(dir.path().join("sys/class/x")).unwrap();
+    std::fs::write(dir.path().join("secret"), "outside").unwrap();
+    std::fs::write(dir.path().join("sys/devices/d/value"), " 7\n").unwrap();
+    let files = RootedFiles::new(dir.path().join("sys")).unwrap();
+    (dir, files)
+}
+
+#[test]
+fn a_relative_and_an_absolute_link_lead_to_the_same_file_inside_the_root() {
+    let (dir, files) = tree();
+    symlink("../../devices/d", dir.path().join("sys/class/x/relative")).unwrap();
+    symlink("/sys/devices/d", dir.path().join("sys/class/x/absolute")).unwrap();
+    for name in ["relative", "absolute"] {
+        assert_eq!(files.text(&format!("class/x/{name}/value")).unwrap(), "7");
+        assert_eq!(files.resolve(&format!("class/x/{name}")).unwrap(), "devices/d");
+    }
+}
+
+#[test]
+fn no_link_leads_out_of_the_root() {
+    let (dir, files) = tree();
+    let outside = dir.path().join("secret");
+    symlink(&outside, dir.path().join("sys/class/x/absolute")).unwrap();
+    symlink("../../../secret", dir.path().join("sys/class/x/relative")).unwrap();
+    symlink("loop", dir.path().join("sys/class/x/loop")).unwrap();
+    for name in ["absolute", "relative"] {
+        let error = files.text(&format!("class/x/{name}")).unwrap_err();
+        assert_eq!(errno_name(&error), "ENOENT");
+    }
+    assert_eq!(errno_name(&files.text("class/x/loop").unwrap_err()), "ELOOP");
+}
+
+#[test]
+fn a_file_without_a_read_bit_and_a_directory_are_not_opened() {
+    let (dir, files) = tree();
+    let path = dir.path().join("sys/devices/d/create_child");
+    std::fs::write(&path, "x").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o200)).unwrap();
+    assert_eq!(errno_name(&files.text("devices/d/create_child").unwrap_err()), "EACCES");
+    assert_eq!(errno_name(&files.text("devices/d").unwrap_err()), "EISDIR");
+}
+
+#[test]
+fn what_is_absent_is_told_from_what_lies_behind_an_absolute_link() {
+    let (dir, files) = tree();
+    symlink("/sys/devices/d", dir.path().join("sys/class/x/absolute")).unwrap();
+    symlink("/sys/devices/gone", dir.path().join("sys/class/x/dangling")).unwrap();
+    for absent in ["class/x/none", "class/none/value", "none/none/none", "class/x/absolute/none", "class/x/dangling"] {
+        assert!(!files.exists(absent), "{absent}");
+        assert_eq!(errno_name(&files.text(absent).unwrap_err()), "ENOENT", "{absent}");
+    }
+    for there in ["", "class", "class/x/absolute", "class/x/absolute/value", "class/x/../x/absolute/value"] {
+        assert!(files.exists(there), "{there}");
+    }
+    assert_eq!(files.link("class/x/dangling").unwrap(), "/sys/devices/gone");
+    assert_eq!(errno_name(&files.link("class/x/absolute/value").unwrap_err()), "EINVAL");
+}
+
+#[test]
+fn the_kernel_follows_relative_links_for_every_way_of_opening() {
+    let (dir, files) = tree();
+    symlink("../../devices/d", dir.path().join("sys/class/x/relative")).unwrap();
+    if files.open_at_once("class", OFlags::PATH | OFlags::CLOEXEC).is_err() {
+        eprintln!("skipped: no openat2 here (Linux 5.6)");
+        return;
+    }
+    // What the kernel refuses would be walked, and nobody would notice.
+    for (path, flags) in [
+        ("class/x/relative/value", OFlags::RDONLY),
+        ("class/x/relative/value", OFlags::PATH),
+        ("class/x/relative", OFlags::PATH | OFlags::DIRECTORY),
+        ("class/x/relative", OFlags::RDONLY | OFlags::DIRECTORY),
+    ] {
+        assert!(files.open_at_once(path, with_own(flags)).is_ok(), "{path} {flags:?}");
+    }
+}
+
+#[test]
+fn entries_are_listed_by_their_numbers_and_hidden_ones_left_out() {
+    let (dir, files) = tree();
+    for name in ["mlx5_10", "mlx5_2", ".keep"] {
+        std::fs::create_dir(dir.path().join("sys/class/x").join(name)).unwrap();
+    }
+    let names: Vec<_> = files.list("class/x").unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["mlx5_2", "mlx5_10"]);
+}
