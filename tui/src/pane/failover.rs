@@ -268,8 +268,7 @@ fn detail(scene: Scene<'_>, incident: &Failover, width: usize) -> Vec<Line<'stat
         Ending::Mixed => "some drained and some not, or it cannot be told",
         Ending::None => "no QP is known to have ended",
     };
-    let goes_on =
-        if incident.closed_t.is_none() { "; it goes on, and QPs are counted at the end of each window" } else { "" };
+    let goes_on = if incident.closed_t.is_none() { "; it goes on" } else { "" };
     let ended = format!("{}: {ending} ({}{goes_on})", incident.ending.name(), qps(incident));
     entry("ending", &ended, theme.text);
     entry("floor", &floor(incident), theme.text);
