@@ -300,7 +300,7 @@ impl App {
         self.help = None;
         if at == self.tabs_at {
             if let Some((_, pane)) = self.tabs.iter().find(|(place, _)| place.contains(&column)) {
-                self.go(*pane);
+                self.go_to_selected(*pane);
             }
         } else if self.body.contains(Position::new(column, at)) {
             let (x, y) = (column - self.body.x, at - self.body.y);

@@ -37,7 +37,7 @@ fn selected(screen: &str) -> Option<usize> {
 /// In every pane with a list a click selects a row and the wheel moves from it.
 fn lists(tmux: &Tmux) {
     // Pane, the row that is clicked, and whether the wheel has three rows to go from there.
-    for (pane, row, rows) in [("1", 4, 3), ("3", 7, 3), ("6", 5, 3), ("7", 6, 3)] {
+    for (pane, row, rows) in [("1", 4, 3), ("3", 7, 3), ("6", 6, 3), ("7", 8, 3)] {
         tmux.press(&[pane]);
         let title = format!("{pane} {}", PANES[pane.parse::<usize>().expect("a number") - 1]);
         // The pane's list is there, and the row is not selected yet, or the click would open it.
@@ -84,19 +84,21 @@ fn keys(tmux: &Tmux, scenario: &Scenario) {
     if scenario.name != "healthy" {
         tmux.press(&["Enter", "h", "h", "h"]);
         tmux.shows(&[" at  14:0", "◆"]);
-        tmux.press(&["Escape", "Escape"]);
+        // Two of them at once would be another key to a terminal.
+        tmux.press(&["Escape"]);
+        tmux.shows(&[" now 14:0"]);
+        tmux.press(&["Escape"]);
+        tmux.shows(&scenario.facts(5));
     }
     tmux.press(&["3", "/"]);
     tmux.type_text("comm=ko2 qpn>1");
     tmux.press(&["Enter"]);
-    let storage = scenario.qps_per_port.unwrap_or(64) / 4;
-    tmux.shows(&[&format!(" {} of ", if storage > 1_000 { "3,072".to_owned() } else { storage.to_string() })]);
+    // The storage port's.
+    tmux.shows(&[if scenario.qps_per_port.is_some() { " 64 of 98,368 QPs" } else { " 16 of 528 QPs" }]);
     tmux.press(&["Escape"]);
     tmux.shows(&scenario.facts(3));
     tmux.press(&["t"]);
     tmux.shows(&["theme light"]);
-    tmux.press(&["2"]);
-    tmux.press(&["Escape"]);
 }
 
 /// Everything is where it belongs after each change of the size.

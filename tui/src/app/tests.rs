@@ -140,6 +140,23 @@ fn a_click_on_a_tab_opens_it() {
 }
 
 #[test]
+fn a_click_on_a_tab_shows_what_was_selected_as_its_key_does() {
+    let shown_by = |open: fn(&mut App)| {
+        let (mut app, _feed) = app(Mode::Live);
+        type_in(&mut app, "3jjj");
+        open(&mut app);
+        shown(&mut app).lines().nth(2).unwrap().to_owned()
+    };
+    let clicked = shown_by(|app| {
+        let place = app.tabs.iter().find(|(_, pane)| *pane == PaneId::Qp).map(|(place, _)| place.start + 1);
+        app.click(place.unwrap(), app.tabs_at);
+    });
+    assert!(clicked.contains(" QP "), "{clicked}");
+    assert_eq!(clicked, shown_by(|app| type_in(app, "4")));
+    assert_ne!(clicked, shown_by(|app| type_in(app, "k4")));
+}
+
+#[test]
 fn keys_are_letters_while_a_filter_is_typed() {
     let (mut app, _feed) = app(Mode::Live);
     press(&mut app, KeyCode::Char('3'));
