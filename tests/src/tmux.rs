@@ -3,10 +3,13 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::binary::{self, wait_until};
+use crate::binary::{self, wait_looking};
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
+
+/// Time between two looks: each starts a process.
+const LOOKS: Duration = Duration::from_millis(20);
 
 /// What tmux is told first: the whole window is the program's, and a key is a key at once.
 const CONFIGURATION: &str = "set -g status off
@@ -143,7 +146,7 @@ impl Tmux {
     /// The screen at the end, when it never does.
     pub fn until(&self, holds: impl Fn(&str) -> bool) -> Result<String, String> {
         let mut screen = String::new();
-        let came = wait_until(LONG, || {
+        let came = wait_looking(LOOKS, LONG, || {
             screen = self.screen();
             holds(&screen)
         });
@@ -155,7 +158,7 @@ impl Tmux {
     /// # Panics
     /// It never comes.
     pub fn wait(&self, what: &str, done: impl Fn() -> bool) {
-        assert!(wait_until(LONG, done), "{what} did not come:\n{}", self.screen());
+        assert!(wait_looking(LOOKS, LONG, done), "{what} did not come:\n{}", self.screen());
     }
 
     /// Presses keys, named as tmux names them: `q`, `Enter`, `Left`, `C-c`.
