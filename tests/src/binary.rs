@@ -133,7 +133,12 @@ impl From<Output> for Run {
 }
 
 /// Waits until a condition holds; `false` when it does not within the time.
-pub fn wait_until(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
+pub fn wait_until(within: Duration, holds: impl FnMut() -> bool) -> bool {
+    wait_looking(Duration::from_millis(5), within, holds)
+}
+
+/// The same, looking so often: where a look is dear.
+pub fn wait_looking(every: Duration, within: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     loop {
         if holds() {
@@ -142,6 +147,13 @@ pub fn wait_until(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
         if Instant::now() > deadline {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(every);
     }
+}
+
+/// A process runs; a zombie does not.
+#[must_use]
+pub fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| state != 'Z')
 }

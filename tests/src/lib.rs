@@ -7,4 +7,5 @@ pub mod http;
 pub mod otlp;
 pub mod promql;
 pub mod reading;
+pub mod tmux;
 pub mod vm;

@@ -1,104 +1,100 @@
-//! The screen in a real terminal (tmux): what becomes of the process and of the terminal when one of them ends.
+//! The screen and its terminal (tmux): what becomes of the one when the other ends, and that it is given back as it was.
 
-use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use end_to_end::binary;
+use end_to_end::binary::{self, runs};
+use end_to_end::tmux::{Modes, Tmux};
 
-/// A tmux server of its own with one window that runs the binary.
-struct Session {
-    name: String,
-}
+const SIZE: (u16, u16) = (120, 40);
 
-impl Session {
-    /// Starts the demo; prints the skip where there is no tmux.
-    fn start(name: &str) -> Option<Self> {
-        let session = Self::run(name, "demo")?;
-        session.wait("the first screen", |session| session.tmux(&["capture-pane", "-p"]).contains("Overview"));
-        Some(session)
-    }
-
-    /// The same with any of the binary's commands.
-    fn run(name: &str, command: &str) -> Option<Self> {
-        if Command::new("tmux").arg("-V").output().is_err() {
-            println!("skipped: tmux is not installed");
-            return None;
-        }
-        let session = Self { name: format!("rdmascope-{name}-{}", std::process::id()) };
-        let command = format!("exec {} {command}", binary::path().display());
-        let size = ["-x", "120", "-y", "40"];
-        session.tmux(&[&["-f", "/dev/null", "new-session", "-d"][..], &size, &[&command]].concat());
-        Some(session)
-    }
-
-    fn tmux(&self, arguments: &[&str]) -> String {
-        let output = Command::new("tmux").args(["-L", &self.name]).args(arguments).output().expect("tmux runs");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn pid(&self) -> u32 {
-        let text = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
-        text.trim().parse().unwrap_or_else(|_| panic!("no pid: {text:?}"))
-    }
-
-    fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !done(self) {
-            assert!(Instant::now() < deadline, "{what} did not come");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
-
-/// The process runs; a zombie does not.
-fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| state != 'Z')
+/// The demo as the window's only program.
+fn demo(name: &str) -> Option<Tmux> {
+    let tmux = Tmux::binary(name, SIZE, "demo")?;
+    tmux.shows(&["Overview"]);
+    Some(tmux)
 }
 
 #[test]
 fn the_screen_ends_when_its_terminal_goes_away() {
-    let Some(session) = Session::start("gone") else { return };
-    let pid = session.pid();
+    let Some(tmux) = demo("gone") else { return };
+    let pid = tmux.pid();
     assert!(runs(pid));
-    session.tmux(&["kill-server"]);
-    session.wait("the end of the process", |_| !runs(pid));
+    tmux.kill();
+    tmux.wait("the end of the process", || !runs(pid));
+}
+
+/// Runs the demo from a shell, ends it, and looks at what is left: `code` is what it ends with, `said` what it leaves on the
+/// screen.
+fn given_back(name: &str, variables: &str, end: impl Fn(&Tmux), code: u8, said: &[&str]) {
+    let Some(tmux) = Tmux::shell(name, SIZE) else { return };
+    assert_eq!(tmux.modes(), Modes::PLAIN);
+    let (dir, binary) = (tmux.dir().display(), binary::path().display());
+    tmux.type_text(&format!("cd {dir}; stty -g > before; sh -c 'echo $$ > pid; exec env {variables} {binary} demo'"));
+    tmux.press(&["Enter"]);
+    tmux.shows(&["1 Overview", "q quit"]);
+    let taken = Modes { alternate_screen: true, cursor: false, mouse: true };
+    tmux.wait("the terminal taken", || tmux.modes() == taken);
+    end(&tmux);
+    // The shell takes the next command, which is typed only when the terminal is its own again.
+    tmux.wait("the terminal given back", || tmux.modes() == Modes::PLAIN);
+    tmux.type_text("echo left $?; stty -g > after; echo next$((40 + 2))");
+    tmux.press(&["Enter"]);
+    let screen = tmux.shows(&[&format!("left {code}\n"), "next42\n"]);
+    // What was there before the program is there again, and nothing of its frames.
+    assert!(screen.contains("stty -g > before") && !screen.contains("Overview"), "{screen}");
+    let joined = tmux.joined();
+    for line in said {
+        assert!(joined.lines().any(|l| l.contains(line)), "{line:?} is missing:\n{joined}");
+    }
+    for noise in ["panicked", "RUST_BACKTRACE", "stack backtrace"] {
+        assert!(!joined.contains(noise), "{joined}");
+    }
+    let read = |file: &str| std::fs::read_to_string(tmux.dir().join(file)).expect("the shell wrote it");
+    assert_eq!(read("before"), read("after"), "echo, line mode and the rest are as they were");
+    assert!(!read("before").trim().is_empty());
 }
 
 #[test]
-fn q_ends_the_screen() {
-    let Some(session) = Session::start("q") else { return };
-    let pid = session.pid();
-    session.tmux(&["send-keys", "q"]);
-    session.wait("the end of the process", |_| !runs(pid));
+fn q_gives_the_terminal_back() {
+    given_back("q", "", |tmux| tmux.press(&["q"]), 0, &[]);
 }
 
 #[test]
-fn a_termination_signal_ends_the_screen() {
-    let Some(session) = Session::start("term") else { return };
-    let pid = session.pid();
-    let killed = Command::new("kill").args(["-TERM", &pid.to_string()]).status().expect("kill runs");
-    assert!(killed.success());
-    session.wait("the end of the process", |_| !runs(pid));
+fn control_c_gives_the_terminal_back() {
+    given_back("ctrl-c", "", |tmux| tmux.press(&["C-c"]), 0, &[]);
+}
+
+#[test]
+fn a_termination_signal_gives_the_terminal_back() {
+    let terminate = |tmux: &Tmux| {
+        let pid = std::fs::read_to_string(tmux.dir().join("pid")).expect("the shell wrote it");
+        let killed = Command::new("kill").args(["-TERM", pid.trim()]).status().expect("kill runs");
+        assert!(killed.success());
+    };
+    given_back("term", "", terminate, 0, &[]);
+}
+
+#[test]
+fn a_panic_gives_the_terminal_back_and_says_what_happened_in_one_line() {
+    if !cfg!(debug_assertions) {
+        println!("skipped: a release build cannot be made to panic");
+        return;
+    }
+    let said = [": a test asked for it; please report it with a recording of this moment"];
+    let variable = "SCREEN_FAILS_ON_F12=1";
+    given_back("panic", variable, |tmux| tmux.press(&["F12"]), 101, &said);
 }
 
 #[test]
 fn a_service_ends_properly_when_the_terminal_it_was_started_on_goes_away() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let recording = dir.path().join("r.jsonl");
-    let command = format!("collect --scenario healthy --socket off --record {}", recording.display());
-    let Some(session) = Session::run("service", &command) else { return };
-    session.wait("the first line", |session| session.tmux(&["capture-pane", "-p"]).contains("collecting"));
-    let pid = session.pid();
-    session.tmux(&["kill-server"]);
-    session.wait("the end of the process", |_| !runs(pid));
+    let arguments = format!("collect --scenario healthy --socket off --record {}", recording.display());
+    let Some(tmux) = Tmux::binary("service", SIZE, &arguments) else { return };
+    tmux.shows(&["collecting"]);
+    let pid = tmux.pid();
+    tmux.kill();
+    tmux.wait("the end of the process", || !runs(pid));
     let path = recording.display().to_string();
     let read = binary::Run::of(["ports", "--json", "--recording", &path]);
     assert_eq!((read.code, read.stderr.as_str()), (Some(0), ""), "the recording is whole");

@@ -14,7 +14,8 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
 use crate::help::Help;
-use crate::key::{self, Action};
+use crate::key::{self, Action, Time};
+use crate::moments::Moments;
 use crate::pane::ecn::Ecn;
 use crate::pane::failover::FailoverPane;
 use crate::pane::findings::Findings;
@@ -50,6 +51,8 @@ pub(crate) struct App {
     /// The newest state of the producer.
     latest: Arc<Published>,
     frozen: bool,
+    /// What a frozen screen can be led back to.
+    moments: Moments,
     coverage: (u64, Coverage),
     theme_name: ThemeName,
     colour: bool,
@@ -110,6 +113,7 @@ impl App {
             shown: latest.clone(),
             latest,
             frozen: false,
+            moments: Moments::default(),
             coverage: (u64::MAX, Coverage::default()),
             theme_name: options.theme,
             colour,
@@ -156,6 +160,10 @@ impl App {
             self.latest = latest;
             if !self.frozen {
                 self.shown = self.latest.clone();
+                // A replay is led back by playing it again.
+                if !self.replay() {
+                    self.moments.keep(&self.latest);
+                }
             }
         }
     }
@@ -173,6 +181,14 @@ impl App {
 
     fn replay(&self) -> bool {
         self.latest.status.mode == Mode::Replay
+    }
+
+    fn time(&self) -> Time {
+        match self.latest.status.mode {
+            Mode::Replay => Time::Replay,
+            Mode::Live | Mode::Demo if self.frozen => Time::Frozen,
+            Mode::Live | Mode::Demo => Time::Running,
+        }
     }
 
     /// Draws everything.
@@ -216,9 +232,9 @@ impl App {
         let body = below(rest, 2);
         self.body = Rect { height: body.height.saturating_sub(1), ..body };
         self.panes.get(self.open).draw(scene, self.body, buf);
-        let replay = status.mode == Mode::Replay;
+        let time = self.time();
         if let Some(help) = &mut self.help {
-            help.draw(buf, self.body, self.open, replay, &self.theme);
+            help.draw(buf, self.body, self.open, time, &self.theme);
         }
         let span = shown.world.now.saturating_sub(shown.world.started);
         let hidden = if self.open == PaneId::Overview { self.panes.overview.hidden } else { 0 };
@@ -228,7 +244,7 @@ impl App {
             n => format!("{n} columns more: l"),
         };
         let message = self.message.as_ref().map(|(text, _)| text.as_str());
-        frame::footer(buf, row(below(rest, 2), self.body.height), self.open, replay, message, &note, &self.theme);
+        frame::footer(buf, row(below(rest, 2), self.body.height), self.open, time, message, &note, &self.theme);
     }
 
     /// Takes a key, a click, a resize.
@@ -243,7 +259,8 @@ impl App {
 
     fn key(&mut self, key: KeyEvent, now: Nanos) {
         self.dirty = true;
-        let quit = key::action(key, self.open, false) == Some(Action::Quit);
+        let time = self.time();
+        let quit = key::action(key, self.open, time) == Some(Action::Quit);
         // Ctrl-C ends even then; the letter of any other key is a letter.
         let ends = quit && !key.modifiers.is_empty();
         if !ends && self.panes.get(self.open).typing() {
@@ -253,11 +270,11 @@ impl App {
         if let Some(help) = &mut self.help
             && !quit
         {
-            let scrolled = key::action(key, self.open, false).is_some_and(|action| help.scroll(action));
+            let scrolled = key::action(key, self.open, time).is_some_and(|action| help.scroll(action));
             self.help = self.help.filter(|_| scrolled);
             return;
         }
-        if let Some(action) = key::action(key, self.open, self.replay()) {
+        if let Some(action) = key::action(key, self.open, time) {
             self.act(action, now);
         }
     }
@@ -283,7 +300,7 @@ impl App {
         self.help = None;
         if at == self.tabs_at {
             if let Some((_, pane)) = self.tabs.iter().find(|(place, _)| place.contains(&column)) {
-                self.go(*pane);
+                self.go_to_selected(*pane);
             }
         } else if self.body.contains(Position::new(column, at)) {
             let (x, y) = (column - self.body.x, at - self.body.y);
@@ -313,6 +330,7 @@ impl App {
                 self.say(&format!("theme {}", self.theme_name.name()), now);
             }
             Action::Pause => self.pause(),
+            Action::Back | Action::Forward if self.frozen => self.look_back(action == Action::Forward, now),
             Action::Back | Action::Forward => self.step(action == Action::Forward),
             Action::ToStart => self.feed.send(Command::Seek(self.latest.world.started)),
             Action::ToEnd => self.feed.send(Command::Seek(Nanos::MAX)),
@@ -412,9 +430,22 @@ impl App {
             self.feed.send(if self.latest.status.paused { Command::Resume } else { Command::Pause });
         } else {
             self.frozen = !self.frozen;
-            if !self.frozen {
+            if self.frozen {
+                self.moments.hold(&self.shown);
+            } else {
                 self.shown = self.latest.clone();
             }
+        }
+    }
+
+    /// To the kept moment before or after the one shown.
+    fn look_back(&mut self, forward: bool, now: Nanos) {
+        if let Some(moment) = self.moments.beside(&self.shown, forward) {
+            self.shown = moment;
+        } else if forward {
+            self.say("here the screen was frozen; space goes on", now);
+        } else {
+            self.say("no older moment is kept whole; the charts reach further back: 2, then h l", now);
         }
     }
 

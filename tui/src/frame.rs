@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::key::BINDINGS;
+use crate::key::{BINDINGS, Time};
 use crate::number::{self, UNKNOWN};
 use crate::pane::{PaneId, Scene, put};
 use crate::theme::Theme;
@@ -223,7 +223,7 @@ pub(crate) fn footer(
     buf: &mut Buffer,
     area: Rect,
     pane: PaneId,
-    replay: bool,
+    time: Time,
     message: Option<&str>,
     note: &str,
     theme: &Theme,
@@ -234,7 +234,7 @@ pub(crate) fn footer(
     }
     let mut words: Vec<(&str, &str)> = BINDINGS
         .iter()
-        .filter(|binding| binding.holds(pane, replay))
+        .filter(|binding| binding.holds(pane, time))
         .filter_map(|binding| Some((binding.shown, binding.footer?)))
         .collect();
     let long = |words: &[(&str, &str)]| {

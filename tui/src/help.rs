@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Widget};
 
-use crate::key::{Action, BINDINGS, Where};
+use crate::key::{Action, BINDINGS, Time, Where};
 use crate::pane::{PaneId, below, put, wrap};
 use crate::selection::Selection;
 use crate::theme::Theme;
@@ -41,7 +41,7 @@ fn meaning(pane: PaneId) -> &'static str {
         PaneId::Findings => {
             "What rules concluded: worst first, what follows from it below (└), what is over last. The detail says what, since \
              when, how sure and what would make it surer, what to do, the numbers it rests on with their limits and history \
-             (▼: it began), commands to check by hand, and what the rule means and does not mean."
+             (▼: it began; ◆: the cursor), commands to check by hand, and what the rule means and does not mean."
         }
         PaneId::Ecn => {
             "Marks (CE), CNPs and pause of every port. MARKED: of the packets received. PER CE: CNPs sent for each mark; less \
@@ -82,13 +82,13 @@ impl Help {
     }
 
     /// Draws it over the pane.
-    pub(crate) fn draw(&mut self, buf: &mut Buffer, area: Rect, pane: PaneId, replay: bool, theme: &Theme) {
+    pub(crate) fn draw(&mut self, buf: &mut Buffer, area: Rect, pane: PaneId, time: Time, theme: &Theme) {
         Clear.render(area, buf);
         let title = format!(" {} {}", pane.number(), pane.title());
         let title = vec![Span::styled(title, theme.strong), Span::styled("   any other key closes", theme.dim)];
         put(buf, area, 0, &Line::from(title));
         let body = below(area, 1);
-        let lines = page(pane, replay, body.width, theme);
+        let lines = page(pane, time, body.width, theme);
         self.lines = lines.len();
         self.place.height = usize::from(body.height);
         self.place.top = self.place.top.min(self.lines.saturating_sub(self.place.height));
@@ -104,21 +104,21 @@ impl Help {
 }
 
 /// What the pane means, its own keys, the marks, the keys everywhere.
-fn page(pane: PaneId, replay: bool, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+fn page(pane: PaneId, time: Time, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let text = usize::from(width).saturating_sub(2).max(20);
     let mut lines: Vec<Line<'static>> = Vec::new();
     lines.extend(wrap(meaning(pane), text).into_iter().map(|part| Line::styled(format!(" {part}"), theme.text)));
     let (everywhere, own): (Vec<_>, Vec<_>) =
-        BINDINGS.iter().filter(|binding| binding.holds(pane, replay)).partition(|b| b.at == Where::Everywhere);
+        BINDINGS.iter().filter(|binding| binding.holds(pane, time)).partition(|b| b.at == Where::Everywhere);
     lines.push(Line::raw(""));
-    lines.extend(keys(&own.iter().map(|b| (b.shown, b.help)).collect::<Vec<_>>(), width, theme));
+    lines.extend(keys(&own.iter().map(|b| (b.named(time), b.help)).collect::<Vec<_>>(), width, theme));
     lines.push(Line::raw(""));
     for mark in LEGEND {
         lines.extend(wrap(mark, text).into_iter().map(|part| Line::styled(format!(" {part}"), theme.dim)));
     }
     lines.push(Line::raw(""));
     // The tabs say which number is which pane.
-    let panes = everywhere.iter().filter(|b| !matches!(b.action, Action::Open(_))).map(|b| (b.shown, b.help));
+    let panes = everywhere.iter().filter(|b| !matches!(b.action, Action::Open(_))).map(|b| (b.named(time), b.help));
     let panes: Vec<_> = std::iter::once(("1 – 9", "open a pane; the tabs name them")).chain(panes).collect();
     lines.extend(keys(&panes, width, theme));
     lines
@@ -150,9 +150,9 @@ mod tests {
     fn every_key_of_a_pane_is_in_its_help() {
         let theme = Theme::new(ThemeName::Dark, true);
         for pane in PaneId::ALL {
-            for (replay, width) in [(false, 60), (true, 200)] {
-                let page = crate::pane::as_text(&page(pane, replay, width, &theme));
-                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, replay)) {
+            for (time, width) in Time::ALL.into_iter().zip([60, 120, 200]) {
+                let page = crate::pane::as_text(&page(pane, time, width, &theme));
+                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, time)) {
                     let told = matches!(binding.action, Action::Open(_)) || page.contains(binding.help);
                     assert!(told, "{pane:?}: {}\n{page}", binding.help);
                 }

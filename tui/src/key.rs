@@ -79,6 +79,22 @@ pub(crate) enum Action {
     Quit,
 }
 
+/// How time goes on the screen: some keys depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// It is now.
+    Running,
+    /// A moment is held while the producer goes on.
+    Frozen,
+    /// A recording is played.
+    Replay,
+}
+
+impl Time {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 3] = [Self::Running, Self::Frozen, Self::Replay];
+}
+
 /// Where a key is of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Where {
@@ -88,8 +104,10 @@ pub(crate) enum Where {
     In(&'static [PaneId]),
     /// Only in a replay.
     Replay,
-    /// Only live.
+    /// Not in a replay.
     Live,
+    /// While the screen is frozen.
+    Frozen,
 }
 
 /// A line of the table.
@@ -126,7 +144,7 @@ use Where::{Everywhere, In};
 /// Panes that show one thing of several.
 const ONES: Where = In(&[Port, Qp, Findings]);
 /// Panes with columns out of sight, or a cursor.
-const CHARTS: Where = In(&[Overview, Qps, Port, Qp]);
+const CHARTS: Where = In(&[Overview, Qps, Port, Qp, Findings]);
 const LISTS: Where = In(&[Overview, Qps, Findings, Ecn, Pcie, Failover]);
 
 /// The table. Of two lines with the same key the first one that holds in the pane counts.
@@ -141,6 +159,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('G'), End], "G End", Action::Bottom, Everywhere, "to the last row", None),
     bind(&[Right], "→", Action::Forward, Where::Replay, "one window on; 10 s on while it runs", None),
     bind(&[Left], "←", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
+    bind(&[Left], "←", Action::Back, Where::Frozen, "to the moment before, of those that are kept", Some("back")),
+    bind(&[Right], "→", Action::Forward, Where::Frozen, "to the moment after it", Some("on")),
     bind(&[Char('E')], "E", Action::ToEnd, Where::Replay, "to the end, as fast as it goes; Esc stops", Some("end")),
     bind(&[Char('B')], "B", Action::ToStart, Where::Replay, "to the beginning", None),
     bind(&[Char('l'), Right], "→ l", Action::Right, CHARTS, "columns out of sight; in charts the cursor", None),
@@ -165,7 +185,7 @@ pub(crate) const BINDINGS: &[Binding] = &[
         Some("what-if"),
     ),
     bind(&[Char('y')], "y", Action::Copy, Everywhere, "copy as text", Some("copy")),
-    bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze and go on; in a replay, the replay", Some("pause")),
+    bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze, then ← → look back; again: go on", Some("pause")),
     bind(&[Char('<')], "<", Action::Slower, Everywhere, "poll half as often; replay half as fast", None),
     bind(&[Char('>')], ">", Action::Faster, Everywhere, "poll twice as often; replay twice as fast", None),
     bind(&[Char('r')], "r", Action::Record, Where::Live, "record to a file here; again: stop", Some("record")),
@@ -186,19 +206,28 @@ pub(crate) const BINDINGS: &[Binding] = &[
 ];
 
 impl Binding {
-    /// The line holds in this pane and mode.
-    pub(crate) fn holds(&self, pane: PaneId, replay: bool) -> bool {
+    /// The line holds in this pane, as time goes.
+    pub(crate) fn holds(&self, pane: PaneId, time: Time) -> bool {
         match self.at {
             Where::Everywhere => true,
             Where::In(panes) => panes.contains(&pane),
-            Where::Replay => replay,
-            Where::Live => !replay,
+            Where::Replay => time == Time::Replay,
+            Where::Live => time != Time::Replay,
+            Where::Frozen => time == Time::Frozen,
+        }
+    }
+
+    /// Its keys as the help names them: without the arrows where those lead through time.
+    pub(crate) fn named(&self, time: Time) -> &'static str {
+        match self.action {
+            Action::Left | Action::Right if time != Time::Running => self.shown.trim_start_matches(['←', '→', ' ']),
+            _ => self.shown,
         }
     }
 }
 
 /// What a key asks for in a pane.
-pub(crate) fn action(key: KeyEvent, pane: PaneId, replay: bool) -> Option<Action> {
+pub(crate) fn action(key: KeyEvent, pane: PaneId, time: Time) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
             Char('c') => Some(Action::Quit),
@@ -209,7 +238,7 @@ pub(crate) fn action(key: KeyEvent, pane: PaneId, replay: bool) -> Option<Action
     }
     BINDINGS
         .iter()
-        .find(|binding| binding.keys.contains(&key.code) && binding.holds(pane, replay))
+        .find(|binding| binding.keys.contains(&key.code) && binding.holds(pane, time))
         .map(|binding| binding.action)
 }
 
@@ -220,12 +249,12 @@ mod tests {
     #[test]
     fn no_key_means_two_things_in_the_same_place() {
         for pane in PaneId::ALL {
-            for replay in [false, true] {
+            for time in Time::ALL {
                 let mut seen = Vec::new();
-                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, replay)) {
+                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, time)) {
                     for key in binding.keys {
-                        // The arrows step a replay and move columns otherwise: the table says which comes first.
-                        if !(replay && matches!(key, Left | Right)) {
+                        // The arrows lead through time where that stands, and move columns otherwise: the first line counts.
+                        if !(time != Time::Running && matches!(key, Left | Right)) {
                             assert!(!seen.contains(key), "{key:?} in {pane:?}");
                         }
                         seen.push(*key);
@@ -236,15 +265,17 @@ mod tests {
     }
 
     #[test]
-    fn arrows_step_a_replay_and_move_columns_otherwise() {
+    fn arrows_lead_through_time_in_a_replay_and_a_frozen_screen_and_move_columns_otherwise() {
         let right = KeyEvent::from(Right);
-        assert_eq!(action(right, PaneId::Qps, true), Some(Action::Forward));
-        assert_eq!(action(right, PaneId::Qps, false), Some(Action::Right));
+        assert_eq!(action(right, PaneId::Qps, Time::Replay), Some(Action::Forward));
+        assert_eq!(action(right, PaneId::Qps, Time::Frozen), Some(Action::Forward));
+        assert_eq!(action(right, PaneId::Qps, Time::Running), Some(Action::Right));
+        assert_eq!(action(KeyEvent::from(Char('l')), PaneId::Qps, Time::Frozen), Some(Action::Right));
     }
 
     #[test]
     fn control_c_quits_everywhere() {
         let key = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(action(key, PaneId::Overview, false), Some(Action::Quit));
+        assert_eq!(action(key, PaneId::Overview, Time::Running), Some(Action::Quit));
     }
 }

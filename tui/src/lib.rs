@@ -7,6 +7,7 @@
 //! * [`screen`]: the event loop; `terminal` takes and gives back the terminal, `signals` ends the loop.
 //! * `app`: which pane is open, what it shows, where keys and clicks go. `key` is the one table of keys; `?` reads it.
 //! * `pane`: one file per pane. A pane reads a [`collector::inventory::World`], never a source.
+//! * `moments`: worlds of the last minutes, for a frozen screen that is led back.
 //! * Shared by panes: `number` (how numbers look), `theme` (how things look), `table` (columns that give way in a stated
 //!   order), `selection`, `lane` (charts on one time axis), `filter` (the filter language), `health` (the health word).
 
@@ -19,6 +20,7 @@ mod help;
 mod input;
 mod key;
 mod lane;
+mod moments;
 mod number;
 mod pane;
 pub mod screen;

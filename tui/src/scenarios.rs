@@ -183,3 +183,28 @@ fn frames() {
         println!("{}: new worlds {:?}, the same world {:?}", pane.title(), &times[..5], times[5]);
     }
 }
+
+/// Not a test but a tool: `LOOK=qp-storm cargo test -p rdmascope --lib kept -- --ignored --nocapture`.
+#[test]
+#[ignore = "tool: prints what kept worlds of a scenario take, estimated and resident; figures, not facts"]
+fn kept() {
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() / 1024
+    };
+    let scenario = std::env::var("LOOK").unwrap();
+    let mut play = Play::new(&scenario);
+    let (mut worlds, mut last): (Vec<Arc<World>>, _) = (Vec::new(), play.until(30 * SECOND));
+    // What the engine itself grows by.
+    for second in 31..=45 {
+        last = play.until(second * SECOND);
+    }
+    let before = resident();
+    for second in 46..=60 {
+        worlds.push(std::mem::replace(&mut last, play.until(second * SECOND)));
+    }
+    let estimated: usize = worlds.windows(2).map(|pair| pair[0].apart_from(&pair[1])).sum();
+    let (n, mib) = (worlds.len(), 1 << 20);
+    println!("{scenario}: {n} worlds, estimated {} MiB, resident {} MiB more", estimated / mib, resident() - before);
+}

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use collector::clock;
 use collector::feed::Feed;
 use crossterm::event;
+#[cfg(debug_assertions)]
+use crossterm::event::Event;
 
 use crate::app::App;
 use crate::input::{self, Input, Watchdog};
@@ -110,7 +112,10 @@ fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Resul
             Input::Gone => return Ok(()),
         }
         for _ in 0..MAX_EVENTS {
-            app.take(&event::read().context("cannot read from the terminal")?, clock::monotonic_ns());
+            let event = event::read().context("cannot read from the terminal")?;
+            #[cfg(debug_assertions)]
+            fail_if_asked(&event);
+            app.take(&event, clock::monotonic_ns());
             if let Some(text) = app.copied() {
                 Screen::copy(&text).context("cannot write to the terminal")?;
             }
@@ -120,4 +125,11 @@ fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Resul
         }
     }
     Ok(())
+}
+
+/// Panics on F12 where a test asks for that by a variable, to see what becomes of the terminal. No release has it.
+#[cfg(debug_assertions)]
+fn fail_if_asked(event: &Event) {
+    let pressed = event.as_key_press_event().is_some_and(|key| key.code == event::KeyCode::F(12));
+    assert!(!pressed || std::env::var_os("SCREEN_FAILS_ON_F12").is_none(), "a test asked for it");
 }

@@ -40,6 +40,11 @@ impl Engine {
             }
             self.failover_changes.push(failover);
         }
+        for failover in self.stopwatch.take_counted() {
+            if let Some(known) = self.world.failovers.iter_mut().rev().find(|known| known.id == failover.id) {
+                *known = failover;
+            }
+        }
     }
 
     pub(super) fn close_failovers(&mut self, at: Nanos) {

@@ -5,6 +5,7 @@
 //! the very same thing.
 
 mod aer_tally;
+mod apart;
 mod bound;
 mod coverage;
 mod device;

@@ -12,6 +12,8 @@ use crate::timeline::{Events, Ring};
 
 /// Records in one shared chunk: the engine copies at most one chunk to change one QP while a snapshot is looked at.
 const CHUNK: usize = 512;
+/// A history with its histograms and the newest block of its rates, bytes: measured on the simulated node.
+const DETAIL: usize = 2_600;
 /// Changes of state kept per QP.
 const MAX_CHANGES: usize = 32;
 /// QPs with a history at the same time. Beyond that one that was quiet for [`QUIET_NS`] loses its history.
@@ -329,6 +331,16 @@ impl QpTable {
         let stats_t = qp.stats_t?;
         let newest = self.sweeps[0].filter(|newest| now.saturating_sub(*newest) <= RATE_HOLDS_NS)?;
         if stats_t >= newest { qp.rate.map(f64::from) } else { Some(0.0) }
+    }
+
+    /// About the memory this table takes while a later one is kept too, bytes: what changed since is a copy, chunk by chunk,
+    /// and so are at most as many histories.
+    pub(crate) fn apart_from(&self, later: &Self) -> usize {
+        let own = self.chunks.iter().enumerate();
+        let changed = own.filter(|(at, chunk)| !later.chunks.get(*at).is_some_and(|n| Arc::ptr_eq(chunk, n)));
+        let records: usize = changed.map(|(_, chunk)| chunk.len()).sum();
+        let histories = records.min(self.details);
+        records * size_of::<Option<QpRecord>>() + histories * DETAIL
     }
 
     /// QPs that have a history.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sample;
+use crate::scenarios::{Play, SECOND};
 use crossterm::event::{KeyCode, KeyModifiers};
 
 fn app(mode: Mode) -> (App, Feed) {
@@ -136,6 +137,23 @@ fn a_click_on_a_tab_opens_it() {
     let place = app.tabs.iter().find(|(_, pane)| *pane == PaneId::Own).map(|(place, _)| place.start + 1);
     app.click(place.unwrap(), app.tabs_at);
     assert_eq!(app.open, PaneId::Own);
+}
+
+#[test]
+fn a_click_on_a_tab_shows_what_was_selected_as_its_key_does() {
+    let shown_by = |open: fn(&mut App)| {
+        let (mut app, _feed) = app(Mode::Live);
+        type_in(&mut app, "3jjj");
+        open(&mut app);
+        shown(&mut app).lines().nth(2).unwrap().to_owned()
+    };
+    let clicked = shown_by(|app| {
+        let place = app.tabs.iter().find(|(_, pane)| *pane == PaneId::Qp).map(|(place, _)| place.start + 1);
+        app.click(place.unwrap(), app.tabs_at);
+    });
+    assert!(clicked.contains(" QP "), "{clicked}");
+    assert_eq!(clicked, shown_by(|app| type_in(app, "4")));
+    assert_ne!(clicked, shown_by(|app| type_in(app, "k4")));
 }
 
 #[test]
@@ -313,4 +331,76 @@ fn a_banner_is_told_to_its_end_on_the_smallest_screen() {
     app.draw(area, &mut buf, 1);
     let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
     assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(banner), "{text}");
+}
+
+#[test]
+fn a_frozen_screen_is_led_back_through_whole_moments_and_forth_again_to_where_it_was_frozen() {
+    let mut play = Play::new("aer-then-down");
+    let feed = play.feed(30 * SECOND);
+    let mut app = App::new(feed.clone(), ScreenOptions::default(), true);
+    let mut pass = |app: &mut App, seconds: std::ops::RangeInclusive<u64>| {
+        for second in seconds {
+            let next = play.feed(second * SECOND).latest();
+            feed.publish(next.world.clone(), next.status.clone());
+            app.look();
+        }
+    };
+    pass(&mut app, 31..=44);
+    assert!(shown(&mut app).contains(" DOWN "), "{}", shown(&mut app));
+    press(&mut app, KeyCode::Char(' '));
+    pass(&mut app, 45..=46);
+    let frozen = shown(&mut app);
+    assert!(frozen.contains("14:02:53   PAUSED 00:02 behind (space goes on)"), "{frozen}");
+    assert!(frozen.contains("← back  → on"), "{frozen}");
+    for _ in 0..5 {
+        press(&mut app, KeyCode::Left);
+    }
+    let before = shown(&mut app);
+    assert!(before.contains("14:02:48   PAUSED 00:07 behind"), "{before}");
+    // The port was up, nothing had failed, and no finding said so.
+    assert!(!before.contains(" DOWN ") && !before.contains("link.down"), "{before}");
+    for pane in PaneId::ALL {
+        press(&mut app, KeyCode::Char(char::from_digit(pane.number().into(), 10).unwrap()));
+        assert!(shown(&mut app).contains("14:02:48   PAUSED"), "{pane:?}");
+    }
+    press(&mut app, KeyCode::Char('1'));
+    for _ in 0..5 {
+        press(&mut app, KeyCode::Right);
+    }
+    assert_eq!(shown(&mut app), frozen);
+    press(&mut app, KeyCode::Right);
+    assert!(shown(&mut app).contains("here the screen was frozen"), "{}", shown(&mut app));
+    for _ in 0..100 {
+        press(&mut app, KeyCode::Left);
+    }
+    let oldest = shown(&mut app);
+    assert!(oldest.contains("no older moment is kept whole") && oldest.contains("14:02:40"), "{oldest}");
+    press(&mut app, KeyCode::Char(' '));
+    assert!(shown(&mut app).contains("14:02:55   DEMO"), "{}", shown(&mut app));
+    assert_eq!(feed.command(), None, "the producer knows nothing of it");
+}
+
+#[test]
+fn a_cursor_reads_the_charts_of_a_finding_at_its_time() {
+    let mut app = App::new(Play::new("aer-then-down").feed(44 * SECOND), ScreenOptions::default(), true);
+    press(&mut app, KeyCode::Char('5'));
+    press(&mut app, KeyCode::Enter);
+    let text = shown(&mut app);
+    let errors = |text: &str, line: usize| {
+        let at = text.lines().position(|line| line.starts_with(" QPs in error after the port")).unwrap();
+        text.lines().nth(at + line).unwrap().split("  ").next().unwrap().trim().to_owned()
+    };
+    assert!(text.contains(" now 14:02:53 ") && !text.contains('◆'), "{text}");
+    assert_eq!(errors(&text, 1), "0");
+    // The QPs failed four seconds before, in a window of a second: it is three cells wide or less.
+    let mut read = Vec::new();
+    for _ in 0..12 {
+        press(&mut app, KeyCode::Char('h'));
+        read.push(errors(&shown(&mut app), 1));
+    }
+    assert!(read.contains(&"64".to_owned()), "{read:?}\n{}", shown(&mut app));
+    let text = shown(&mut app);
+    assert!(text.contains(" at  14:02:") && text.contains('◆') && !text.contains(" now 14:02"), "{text}");
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app).contains(" now 14:02:53 "), "Esc puts it back before it leads out");
 }

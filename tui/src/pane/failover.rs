@@ -207,8 +207,10 @@ fn outage(incident: &Failover) -> String {
     }
 }
 
+/// How many QPs ended how; while the incident goes on, so far.
 fn qps(incident: &Failover) -> String {
-    incident.qps.text().unwrap_or_else(|| UNKNOWN.to_owned())
+    let Some(text) = incident.qps.text() else { return UNKNOWN.to_owned() };
+    if incident.closed_t.is_some() { text } else { format!("{text} so far") }
 }
 
 /// Each budget with its verdict as a word; `?` where it is undecided.
@@ -266,7 +268,9 @@ fn detail(scene: Scene<'_>, incident: &Failover, width: usize) -> Vec<Line<'stat
         Ending::Mixed => "some drained and some not, or it cannot be told",
         Ending::None => "no QP is known to have ended",
     };
-    entry("ending", &format!("{}: {ending} ({})", incident.ending.name(), qps(incident)), theme.text);
+    let goes_on = if incident.closed_t.is_none() { "; it goes on" } else { "" };
+    let ended = format!("{}: {ending} ({}{goes_on})", incident.ending.name(), qps(incident));
+    entry("ending", &ended, theme.text);
     entry("floor", &floor(incident), theme.text);
     let to = incident.replacement.as_ref().map_or_else(
         || "no operation on another path was seen".to_owned(),

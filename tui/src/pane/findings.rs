@@ -12,18 +12,14 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::about::About;
+use super::finding_charts::{Charts, charts};
 use super::finding_row::{Entry, draw_finding};
-use super::history::histories;
 use super::judged::{Judged, NotJudged};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
-use crate::lane::{self, Axis};
 use crate::number;
 use crate::selection::Selection;
-
-/// Windows of the small charts.
-const CHART_WINDOWS: usize = 120;
 
 /// The pane.
 #[derive(Default)]
@@ -38,6 +34,8 @@ pub(crate) struct Findings {
     judged: Judged,
     text: Selection,
     lines: usize,
+    /// Cells the cursor of the charts stands left of now.
+    cursor: u16,
 }
 
 impl Findings {
@@ -57,6 +55,7 @@ impl Findings {
     fn choose(&mut self, findings: &[&Arc<Finding>]) {
         self.chosen = findings.get(self.list.row).map(|f| (f.rule, f.key.clone()));
         self.text = Selection::default();
+        self.cursor = 0;
     }
 }
 
@@ -144,7 +143,9 @@ impl Pane for Findings {
         let rest = below(area, rows);
         heading(buf, rest, 0, &format!("{} of {}: {}", self.list.row + 1, findings.len(), finding.id()), scene.theme);
         let body = below(rest, 1);
-        let lines = detail(scene, finding, Page::of(body));
+        let page = Page::of(body);
+        self.cursor = self.cursor.min(page.cells().saturating_sub(1));
+        let lines = detail(scene, finding, Page { cursor: self.cursor, ..page });
         self.lines = lines.len();
         self.text.height = usize::from(body.height);
         self.text.top = self.text.top.min(lines.len().saturating_sub(self.text.height));
@@ -166,6 +167,9 @@ impl Pane for Findings {
         self.follow(&findings);
         match action {
             Action::Enter => (self.whole, self.direct) = (!self.whole, false),
+            Action::Left => self.cursor = self.cursor.saturating_add(1),
+            Action::Right => self.cursor = self.cursor.saturating_sub(1),
+            Action::Leave if self.cursor > 0 => self.cursor = 0,
             Action::Leave if self.whole && self.direct => {
                 (self.whole, self.direct) = (false, false);
                 return Reaction::Ignored;
@@ -219,7 +223,7 @@ fn as_text(scene: Scene<'_>, finding: &Finding) -> String {
     let node = scene.world.header.host.as_deref().unwrap_or(number::UNKNOWN);
     let mut text = format!("{} on {node}\n", finding.id());
     // Not wrapped: commands are there to be pasted.
-    for line in detail(scene, finding, Page { width: usize::MAX, chart_rows: 1 }) {
+    for line in detail(scene, finding, Page { width: usize::MAX, chart_rows: 1, cursor: 0 }) {
         for span in &line.spans {
             text.push_str(&span.content);
         }
@@ -237,11 +241,13 @@ struct Page {
     width: usize,
     /// Rows of a chart.
     chart_rows: usize,
+    /// Cells the cursor of the charts stands left of now.
+    cursor: u16,
 }
 
 impl Page {
     fn of(area: Rect) -> Self {
-        Self { width: usize::from(area.width), chart_rows: if area.height >= 28 { 2 } else { 1 } }
+        Self { width: usize::from(area.width), chart_rows: if area.height >= 28 { 2 } else { 1 }, cursor: 0 }
     }
 
     /// Cells of the titles on the left: narrow screens have better use for them.
@@ -252,6 +258,13 @@ impl Page {
     /// Cells left of the charts.
     fn chart_lead(self) -> usize {
         if self.width < 100 { 25 } else { 30 }
+    }
+
+    /// Cells of the charts. Text that is copied has no width of its own.
+    fn cells(self) -> u16 {
+        let most = if self.width > 1_000 { 60 } else { 240 };
+        let cells = self.width.saturating_sub(self.chart_lead() + 1).clamp(20, most);
+        u16::try_from(cells).unwrap_or(60)
     }
 }
 
@@ -293,7 +306,8 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     section("led to", &follow.join(", "), theme.text, &mut lines);
     section("do", &finding.advice, theme.strong, &mut lines);
     evidence(&finding.evidence, scene, page, &mut lines);
-    charts(scene, finding, page, &mut lines);
+    let look = Charts { lead: page.chart_lead(), cells: page.cells(), rows: page.chart_rows, cursor: page.cursor };
+    charts(scene, finding, look, &mut lines);
     let rule = rule::find(finding.rule);
     if let Some(rule) = rule {
         let (settings, book) = (Settings::default(), Book::default());
@@ -348,53 +362,8 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, page: Page, lines: &mut Vec<Lin
     }
 }
 
-/// The small charts, each with its name, its newest and its highest value; ▼ marks where the finding began.
-fn charts(scene: Scene<'_>, finding: &Finding, page: Page, lines: &mut Vec<Line<'_>>) {
-    let (world, theme) = (&**scene.world, scene.theme);
-    let lead = page.chart_lead();
-    // Text that is copied has no width of its own.
-    let most = if page.width > 1_000 { 60 } else { 240 };
-    let cells = page.width.saturating_sub(lead + 1).clamp(20, most);
-    let axis = Axis::new(world.now, CHART_WINDOWS, world.window_ns, u16::try_from(cells).unwrap_or(240));
-    let histories = histories(world, finding, &axis);
-    if histories.is_empty() {
-        return;
-    }
-    let began = axis.cell(finding.first_t).map(usize::from);
-    let start = format!("{} ago ", number::span(axis.span_ns()));
-    let rule: String = (0..cells).map(|cell| if Some(cell) == began { '▼' } else { '─' }).collect();
-    let from = start.chars().count();
-    let rule = if began.is_some_and(|began| began < from) {
-        rule
-    } else {
-        start + &rule.chars().skip(from).collect::<String>()
-    };
-    let now = number::moment(world, world.now, false);
-    let left = format!(" {:<wide$}", format!("now {now}"), wide = lead - 1);
-    lines.push(Line::from(vec![Span::styled(left, theme.dim), Span::styled(rule, theme.rule)]));
-    let style = if finding.state == FindingState::Cleared { theme.dim } else { theme.severity(finding.severity) };
-    for history in histories {
-        let most = history.values.iter().flatten().copied().fold(0.0, f64::max);
-        let newest = history.values.last().copied().flatten();
-        let (newest, most_text) = (history.write.text(newest), history.write.text(Some(most)));
-        let labels = if page.chart_rows > 1 {
-            [history.name, format!("{newest}  max {most_text}")]
-        } else {
-            let name = fitted(&history.name, (lead - 3).saturating_sub(newest.chars().count()));
-            [format!("{name} {newest}"), String::new()]
-        };
-        let bars = lane::rows(&history.values, most, page.chart_rows);
-        for (at, bars) in bars.into_iter().enumerate() {
-            let wide = lead - 2;
-            let label: String = labels.get(at).map_or_else(String::new, |label| fitted(label, wide));
-            let look = if at == 0 && page.chart_rows > 1 { theme.strong } else { theme.dim };
-            lines.push(Line::from(vec![Span::styled(format!(" {label:<wide$} "), look), Span::styled(bars, style)]));
-        }
-    }
-}
-
 /// A text cut to a width. Of a driver's name the end says more than the beginning, of words it is the other way round.
-fn fitted(text: &str, wide: usize) -> String {
+pub(super) fn fitted(text: &str, wide: usize) -> String {
     let long = text.chars().count();
     let kept = wide.saturating_sub(1);
     if long <= wide {

@@ -5,6 +5,7 @@ mod about;
 mod digest;
 pub(crate) mod ecn;
 pub(crate) mod failover;
+mod finding_charts;
 mod finding_row;
 pub(crate) mod findings;
 mod history;

@@ -31,6 +31,8 @@ pub(crate) struct Stopwatch {
     /// Ports whose device vanished while they were ACTIVE: a rename brings it back in a moment.
     vanished: Vec<(PortKey, Nanos)>,
     changed: Vec<Arc<Failover>>,
+    /// Those of which only numbers changed: they are shown, nobody is told.
+    counted: Vec<Arc<Failover>>,
     /// Something happened that is to be told at once.
     dirty: bool,
 }
@@ -81,6 +83,11 @@ impl Stopwatch {
     /// What is new since the last call.
     pub(crate) fn take_changed(&mut self) -> Vec<Arc<Failover>> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Incidents under way of which only numbers have changed since the last call, such as how many QPs died.
+    pub(crate) fn take_counted(&mut self) -> Vec<Arc<Failover>> {
+        std::mem::take(&mut self.counted)
     }
 
     /// Counters were read.
@@ -280,9 +287,12 @@ impl Stopwatch {
             if incident.told.as_ref().map(marks) != Some(marks(&incident.failover)) {
                 incident.told = Some(incident.failover.clone());
                 self.changed.push(Arc::new(incident.failover.clone()));
+            } else if incident.told.as_ref() != Some(&incident.failover) {
+                incident.told = Some(incident.failover.clone());
+                self.counted.push(Arc::new(incident.failover.clone()));
             }
         }
-        !self.changed.is_empty()
+        !self.changed.is_empty() || !self.counted.is_empty()
     }
 
     /// There is an incident under way.

@@ -339,3 +339,22 @@ fn a_storm_of_qps_is_counted_and_the_first_of_it_told() {
     let failovers = log.failovers();
     assert_eq!((failovers[0].qps.died, marks(&failovers[0])[2].as_str()), (100, "0.8..2.2"));
 }
+
+#[test]
+fn while_an_incident_goes_on_the_world_counts_its_qps_and_nobody_is_told_again() {
+    let mut log = Log::pair();
+    for qpn in 100..200 {
+        log.connect(0.2, "d", qpn);
+    }
+    log.event(2.0, "d", "PORT_ERR");
+    for qpn in 100..200 {
+        log.qp(2.2 + f64::from(qpn - 100) / 1e4, "d", qpn, "seen", Some("ERR"));
+    }
+    log.until(3, 6);
+    log.lines.sort_by_key(|line| time(line));
+    let Outcome { mut engine, .. } = log.run();
+    let known = &engine.world().failovers[0];
+    assert_eq!((known.qps.died, known.closed_t), (100, None));
+    let told = engine.drain_failovers();
+    assert_eq!(told.last().map(|failover| failover.qps.died), Some(1), "told at the first of them: {told:#?}");
+}
