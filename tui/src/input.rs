@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossterm::event;
+use crossterm::clipboard::CopyToClipboard;
+use crossterm::event::{self, Event};
+use crossterm::execute;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -23,6 +25,21 @@ pub(crate) enum Input {
     Nothing,
     /// The terminal is gone.
     Gone,
+}
+
+/// Where keys come from.
+pub(crate) trait Keys {
+    /// Waits for an event for at most `wait`.
+    fn wait(&mut self, wait: Duration) -> io::Result<Input>;
+
+    /// The next event, when there is one.
+    fn read(&mut self) -> io::Result<Event>;
+
+    /// Another event can be read at once.
+    fn more(&mut self) -> io::Result<bool>;
+
+    /// Hands text to the clipboard of whoever sits there. It may be ignored, so the text's fate is not known.
+    fn copy(&mut self, text: &str) -> io::Result<()>;
 }
 
 /// The terminal's input, the same that crossterm reads: standard input, or `/dev/tty` where that is no terminal.
@@ -38,7 +55,7 @@ impl Terminal {
     }
 
     /// Waits for an event for at most `wait`.
-    pub(crate) fn wait(&self, wait: Duration) -> io::Result<Input> {
+    fn wait_for(&self, wait: Duration) -> io::Result<Input> {
         if self.gone(Duration::ZERO)? {
             return Ok(Input::Gone);
         }
@@ -63,6 +80,25 @@ impl Terminal {
             Err(error) => return Err(error.into()),
         }
         Ok(fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
+    }
+}
+
+impl Keys for Terminal {
+    fn wait(&mut self, wait: Duration) -> io::Result<Input> {
+        self.wait_for(wait)
+    }
+
+    fn read(&mut self) -> io::Result<Event> {
+        event::read()
+    }
+
+    fn more(&mut self) -> io::Result<bool> {
+        event::poll(Duration::ZERO)
+    }
+
+    /// By OSC 52.
+    fn copy(&mut self, text: &str) -> io::Result<()> {
+        execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))
     }
 }
 

@@ -4,7 +4,8 @@
 //! feed ──▶ screen (event loop) ──▶ app (what is open, what is shown) ──▶ frame (header, tabs, footer) + one pane
 //! ```
 //!
-//! * [`screen`]: the event loop; `terminal` takes and gives back the terminal, `signals` ends the loop.
+//! * [`screen`]: the event loop; `terminal` takes and gives back the terminal, `signals` ends the loop. [`headless`] turns it
+//!   without a terminal, to be measured.
 //! * `app`: which pane is open, what it shows, where keys and clicks go. `key` is the one table of keys; `?` reads it.
 //! * `pane`: one file per pane. A pane reads a [`collector::inventory::World`], never a source.
 //! * Shared by panes: `number` (how numbers look), `theme` (how things look), `table` (columns that give way in a stated
@@ -14,6 +15,7 @@ mod app;
 mod ascii;
 mod filter;
 mod frame;
+pub mod headless;
 mod health;
 mod help;
 mod input;

@@ -1,16 +1,19 @@
 //! The event loop: waits for keys a little, looks for a newer world, draws when something changed. Input never waits on
 //! data, data never waits on input.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use collector::clock;
 use collector::feed::Feed;
-use crossterm::event;
+use collector::observation::Nanos;
+use ratatui::Terminal;
+use ratatui::backend::Backend;
 
 use crate::app::App;
-use crate::input::{self, Input, Watchdog};
+use crate::input::{self, Input, Keys, Watchdog};
 use crate::pane::PaneId;
 use crate::signals::Signals;
 use crate::terminal::{Screen, panics_elsewhere};
@@ -87,22 +90,22 @@ pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
 }
 
 fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Result<()> {
-    let input = input::Terminal::open().context("cannot open the terminal")?;
-    while !signals.came() && !app.quits() {
+    let mut input = input::Terminal::open().context("cannot open the terminal")?;
+    turn(app, &mut screen.terminal, &mut input, || signals.came())
+}
+
+/// The loop itself, on any terminal and with any input, until the person quits, `over` says so or nobody is there.
+pub(crate) fn turn<B: Backend<Error = io::Error>>(
+    app: &mut App,
+    terminal: &mut Terminal<B>,
+    input: &mut impl Keys,
+    over: impl Fn() -> bool,
+) -> anyhow::Result<()> {
+    while !over() && !app.quits() {
         for panic in panics_elsewhere() {
             app.say(&panic, clock::monotonic_ns());
         }
-        app.look();
-        let now = clock::monotonic_ns();
-        if app.changed(now) {
-            screen
-                .terminal
-                .draw(|frame| {
-                    let area = frame.area();
-                    app.draw(area, frame.buffer_mut(), now);
-                })
-                .context("cannot draw on the terminal")?;
-        }
+        frame(app, terminal, clock::monotonic_ns()).context("cannot draw on the terminal")?;
         match input.wait(WAIT).context("cannot read from the terminal")? {
             Input::Waiting => {}
             Input::Nothing => continue,
@@ -110,14 +113,27 @@ fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Resul
             Input::Gone => return Ok(()),
         }
         for _ in 0..MAX_EVENTS {
-            app.take(&event::read().context("cannot read from the terminal")?, clock::monotonic_ns());
+            app.take(&input.read().context("cannot read from the terminal")?, clock::monotonic_ns());
             if let Some(text) = app.copied() {
-                Screen::copy(&text).context("cannot write to the terminal")?;
+                input.copy(&text).context("cannot write to the terminal")?;
             }
-            if app.quits() || !event::poll(Duration::ZERO).context("cannot read from the terminal")? {
+            if app.quits() || !input.more().context("cannot read from the terminal")? {
                 break;
             }
         }
     }
     Ok(())
+}
+
+/// Looks for a newer world and draws a frame if it would be another one than the last; says whether it did.
+pub(crate) fn frame<B: Backend>(app: &mut App, terminal: &mut Terminal<B>, now: Nanos) -> Result<bool, B::Error> {
+    app.look();
+    let changed = app.changed(now);
+    if changed {
+        terminal.draw(|frame| {
+            let area = frame.area();
+            app.draw(area, frame.buffer_mut(), now);
+        })?;
+    }
+    Ok(changed)
 }
