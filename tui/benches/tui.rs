@@ -89,6 +89,12 @@ fn options(first: PaneId) -> ScreenOptions {
 #[derive(Default)]
 struct Times(Vec<Duration>);
 
+/// CPU time of this thread.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
 impl Times {
     fn quantile_ms(&self, q: f64) -> f64 {
         let mut sorted = self.0.clone();
@@ -100,7 +106,7 @@ impl Times {
 
     fn line(&self) -> String {
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|q| self.quantile_ms(q));
-        format!("{p50:>7.2} {p99:>7.2} {max:>7.2}")
+        format!("{p50:>6.2} {p99:>6.2} {max:>6.2}")
     }
 }
 
@@ -115,15 +121,18 @@ struct Measured {
     screen: Headless<Counter>,
     written: Counter,
     new: Times,
+    new_cpu: Times,
     same: Times,
+    same_cpu: Times,
     bytes: u64,
 }
 
 impl Measured {
-    fn frame(&mut self) -> Duration {
-        let start = Instant::now();
+    /// Draws a frame: how long it took, and how much of that it had a processor.
+    fn frame(&mut self) -> (Duration, Duration) {
+        let (start, cpu_start) = (Instant::now(), cpu());
         let drawn = self.screen.frame().expect("a counter takes every byte");
-        let took = start.elapsed();
+        let took = (start.elapsed(), cpu().saturating_sub(cpu_start));
         assert!(drawn, "{} has something new to show", self.name);
         took
     }
@@ -146,8 +155,8 @@ fn frames() {
             let written = Counter::default();
             let screen = Headless::new(feed.clone(), options(pane), size.0, size.1, written.clone());
             let screen = screen.expect("a counter takes every byte");
-            let (new, same) = (Times::default(), Times::default());
-            let mut measured = Measured { name, size, screen, written, new, same, bytes: 0 };
+            let [new, new_cpu, same, same_cpu] = std::array::from_fn(|_| Times::default());
+            let mut measured = Measured { name, size, screen, written, new, new_cpu, same, same_cpu, bytes: 0 };
             measured.frame();
             for event in keys(typed) {
                 measured.screen.take(&event);
@@ -164,28 +173,39 @@ fn frames() {
         screens.rotate_left(usize::try_from(n * 5).unwrap_or(0) % count);
         for measured in &mut screens {
             let before = measured.written.0.get();
-            let took = measured.frame();
+            let (took, cpu) = measured.frame();
             measured.bytes += measured.written.0.get() - before;
             measured.new.0.push(took);
+            measured.new_cpu.0.push(cpu);
             measured.screen.take(&key(if n % 2 == 0 { KeyCode::Up } else { KeyCode::Down }));
-            let took = measured.frame();
+            let (took, cpu) = measured.frame();
             measured.same.0.push(took);
+            measured.same_cpu.0.push(cpu);
         }
     }
     screens.sort_by_key(|measured| (SHOWN.iter().position(|(name, ..)| *name == measured.name), measured.size));
-    println!("frame, ms              size       new world: p50     p99     max   same: p50     p99     max  bytes");
+    println!(
+        "frame, ms                size |  new world: p50    p99    max  cpu p99 |  key: p50    p99    max  cpu p99 | bytes"
+    );
     for measured in &screens {
         let (columns, rows) = measured.size;
         let met = met(measured.new.quantile_ms(0.99).max(measured.same.quantile_ms(0.99)) <= FRAME_MS);
         println!(
-            "{:22} {:>7}            {}   {}  {:>5}  {met}",
+            "{:22} {:>7} |    {}   {:>6.2} | {}   {:>6.2} | {:>5} {met}",
             measured.name,
             format!("{columns}×{rows}"),
             measured.new.line(),
+            measured.new_cpu.quantile_ms(0.99),
             measured.same.line(),
+            measured.same_cpu.quantile_ms(0.99),
             measured.bytes / WORLDS
         );
     }
+    let busy = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!(
+        "cpu: of that the time with a processor; tasks that wanted one meanwhile: {}",
+        busy.split(' ').next().unwrap_or("?")
+    );
     println!("target p99 {FRAME_MS} ms; {WORLDS} worlds with {QPS} QPs, one a simulated second");
 }
 

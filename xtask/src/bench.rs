@@ -86,6 +86,9 @@ pub(crate) struct Arguments {
     /// For screen-cost: the rdmatop to compare with (cargo install rdmatop --version 0.1.32 --root DIRECTORY)
     #[arg(long, value_name = "FILE")]
     rdmatop: Option<PathBuf>,
+    /// For screen-cost: another rdmascope than one built now
+    #[arg(long, value_name = "FILE")]
+    rdmascope: Option<PathBuf>,
 }
 
 /// Lists the benchmarks, or runs those that are named.
@@ -110,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("{:8} {}", screen_cost::NAME, screen_cost::MEASURES);
     } else if named(screen_cost::NAME) {
         println!("== {}: {}", screen_cost::NAME, screen_cost::MEASURES);
-        screen_cost::run(arguments.rdmatop.as_deref())?;
+        screen_cost::run(arguments.rdmatop.as_deref(), arguments.rdmascope.as_deref())?;
     }
     Ok(())
 }

@@ -40,14 +40,15 @@ impl Figure {
 }
 
 /// Boots, measures and prints.
-pub(super) fn run(peer: Option<&Path>) -> Result<()> {
+pub(super) fn run(peer: Option<&Path>, product: Option<&Path>) -> Result<()> {
     let Some(peer) = peer.filter(|peer| peer.file_name().is_some_and(|name| name == PEER)) else {
         bail!(
             "{NAME} needs --rdmatop FILE, a program called {PEER} that runs on Debian 12: \
              cargo install rdmatop --version 0.1.32 --root DIRECTORY"
         );
     };
-    let folder = vm::run_counted(PAYLOAD, &[peer.to_owned()])?;
+    let given: Vec<_> = [Some(peer), product].into_iter().flatten().map(Path::to_owned).collect();
+    let folder = vm::run_counted(PAYLOAD, &given)?;
     let lines = fs::read_to_string(folder.join("figures.jsonl"))?;
     let figures: Vec<Figure> = lines.lines().map(Figure::read).collect::<Result<_>>()?;
     let of = |name: &str| figures.iter().find(|figure| figure.name == name).with_context(|| format!("no {name}"));
