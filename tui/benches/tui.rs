@@ -13,8 +13,7 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::process::Command;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use collector::clock;
@@ -25,7 +24,7 @@ use collector::observation::Nanos;
 use collector::rule::Settings;
 use collector::sim::Simulator;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
-use rdmascope_screens::headless::Headless;
+use rdmascope_screens::headless::{Headless, Keyboard};
 use rdmascope_screens::{PaneId, ScreenOptions};
 
 const SCENARIO: &str = "qp-storm";
@@ -213,9 +212,9 @@ fn frames() {
 type Frames = Vec<(Instant, usize)>;
 
 /// When frames were flushed, and how many keys each knows of.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Flushed {
-    taken: Arc<AtomicUsize>,
+    keyboard: Arc<Keyboard>,
     frames: Arc<(Mutex<Frames>, Condvar)>,
 }
 
@@ -225,7 +224,7 @@ impl Write for Flushed {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let frame = (Instant::now(), self.taken.load(Ordering::SeqCst));
+        let frame = (Instant::now(), self.keyboard.taken());
         self.frames.0.lock().expect("nobody panics with it").push(frame);
         self.frames.1.notify_all();
         Ok(())
@@ -265,8 +264,8 @@ fn together() {
     let live = Live::new(Mode::Demo, header, Settings::default(), vec![Box::new(simulator)]);
     let feed = live.feed();
     let collector = live.spawn().expect("a thread starts");
-    let flushed = Flushed::default();
-    let (send, events) = mpsc::channel();
+    let keyboard = Arc::new(Keyboard::new().expect("a descriptor is left"));
+    let flushed = Flushed { keyboard: keyboard.clone(), frames: Arc::default() };
     let mut screen = Headless::new(feed.clone(), options(PaneId::Qps), 120, 40, flushed.clone()).expect("it draws");
     let start = Instant::now();
     let sender = std::thread::spawn({
@@ -275,7 +274,7 @@ fn together() {
             let mut pressed = 0;
             let mut press = |event: Event| {
                 let at = Instant::now();
-                send.send(event).expect("the loop runs");
+                flushed.keyboard.press(event);
                 pressed += 1;
                 flushed.with(pressed).saturating_duration_since(at)
             };
@@ -299,10 +298,11 @@ fn together() {
                 }
                 std::thread::sleep(BETWEEN_KEYS);
             }
+            flushed.keyboard.press(key(KeyCode::Char('q')));
             (moved, sorted, typed)
         }
     });
-    screen.run(events, &flushed.taken).expect("it draws");
+    screen.run(&keyboard).expect("it draws");
     let (moved, sorted, typed) = sender.join().expect("it does not panic");
     let qps = feed.latest().world.qps.len();
     assert_eq!(qps, QPS);

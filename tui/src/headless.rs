@@ -1,10 +1,11 @@
-//! The screen without a terminal: the same loop and the same frames, drawn into any writer, with keys from a channel. For
+//! The screen without a terminal: the same loop and the same frames, drawn into any writer, with keys from a [`Keyboard`]. For
 //! measuring what frames cost and how long a key takes (`cargo xtask bench tui`).
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use collector::clock;
@@ -14,6 +15,7 @@ use crossterm::event::Event;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::app::App;
 use crate::input::{Input, Keys};
@@ -48,47 +50,71 @@ impl<W: Write> Headless<W> {
         self.app.take(event, clock::monotonic_ns());
     }
 
-    /// Turns the loop until the person quits or the sender is gone. `taken` counts the events the loop has taken: what is
-    /// flushed afterwards is a frame that knows of them.
-    pub fn run(&mut self, events: Receiver<Event>, taken: &AtomicUsize) -> anyhow::Result<()> {
-        let mut keys = Channel { events, read: VecDeque::new(), taken };
+    /// Turns the loop until the person quits or leaves.
+    pub fn run(&mut self, keyboard: &Keyboard) -> anyhow::Result<()> {
+        let mut keys = At { keyboard, feed: self.app.feed() };
         turn(&mut self.app, &mut self.terminal, &mut keys, || false)
     }
 }
 
-/// Keys from a channel.
-struct Channel<'a> {
-    taken: &'a AtomicUsize,
-    events: Receiver<Event>,
-    /// Taken from the channel, not read yet.
-    read: VecDeque<Event>,
+/// Where keys are pressed, from any thread.
+pub struct Keyboard {
+    pressed: Mutex<VecDeque<Event>>,
+    taken: AtomicUsize,
+    wake: OwnedFd,
 }
 
-impl Keys for Channel<'_> {
+impl Keyboard {
+    /// A keyboard nobody has touched.
+    pub fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { pressed: Mutex::default(), taken: AtomicUsize::new(0), wake })
+    }
+
+    /// Presses a key.
+    pub fn press(&self, event: Event) {
+        self.pressed().push_back(event);
+        // The counter of an eventfd is full only when the other end has not looked for 2^64 times.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// How many keys the loop has taken: what is flushed afterwards is a frame that knows of them.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::SeqCst)
+    }
+
+    fn pressed(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        // A queue is good after every statement, so also after a panic elsewhere.
+        self.pressed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The loop's side of a keyboard.
+struct At<'k> {
+    keyboard: &'k Keyboard,
+    feed: Feed,
+}
+
+impl Keys for At<'_> {
     fn wait(&mut self, wait: Duration) -> io::Result<Input> {
-        if self.more()? {
-            return Ok(Input::Waiting);
-        }
-        match self.events.recv_timeout(wait) {
-            Ok(event) => self.read.push_back(event),
-            Err(RecvTimeoutError::Timeout) => return Ok(Input::Nothing),
-            Err(RecvTimeoutError::Disconnected) => return Ok(Input::Gone),
-        }
-        Ok(Input::Waiting)
+        let fds = [Some(self.keyboard.wake.as_fd()), self.feed.wake()].into_iter().flatten();
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        poll(&mut fds, Some(&timeout))?;
+        self.feed.seen();
+        let _ = rustix::io::read(&self.keyboard.wake, &mut [0u8; 8]);
+        Ok(if self.more()? { Input::Waiting } else { Input::Nothing })
     }
 
     fn read(&mut self) -> io::Result<Event> {
-        let event = self.read.pop_front().ok_or(io::ErrorKind::WouldBlock)?;
-        self.taken.fetch_add(1, Ordering::SeqCst);
+        let event = self.keyboard.pressed().pop_front().ok_or(io::ErrorKind::WouldBlock)?;
+        self.keyboard.taken.fetch_add(1, Ordering::SeqCst);
         Ok(event)
     }
 
     fn more(&mut self) -> io::Result<bool> {
-        match self.events.try_recv() {
-            Ok(event) => self.read.push_back(event),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
-        }
-        Ok(!self.read.is_empty())
+        Ok(!self.keyboard.pressed().is_empty())
     }
 
     fn copy(&mut self, _text: &str) -> io::Result<()> {
@@ -105,7 +131,6 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
     use std::sync::Arc;
-    use std::sync::mpsc;
 
     #[derive(Clone, Default)]
     struct Bytes(Rc<Cell<usize>>);
@@ -169,16 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_from_the_channel_are_taken_and_counted_and_end_the_loop() {
+    fn keys_are_taken_and_counted_and_end_the_loop() {
         let (feed, bytes) = (sample::feed(sample::healthy(), Mode::Live), Bytes::default());
         let mut screen = Headless::new(feed, ScreenOptions::default(), 120, 40, bytes.clone()).unwrap();
-        let (sender, events) = mpsc::channel();
+        let keyboard = Keyboard::new().unwrap();
         for key in ['3', 'q'] {
-            sender.send(Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE))).unwrap();
+            keyboard.press(Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)));
         }
-        let taken = AtomicUsize::new(0);
-        screen.run(events, &taken).unwrap();
-        assert_eq!(taken.load(Ordering::SeqCst), 2, "and the loop ended by the second");
+        screen.run(&keyboard).unwrap();
+        assert_eq!(keyboard.taken(), 2, "and the loop ended by the second");
         assert!(bytes.0.get() > 0);
     }
 }

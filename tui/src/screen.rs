@@ -13,14 +13,15 @@ use ratatui::Terminal;
 use ratatui::backend::Backend;
 
 use crate::app::App;
-use crate::input::{self, Input, Keys, Watchdog};
+use crate::input::{self, Input, Keys, SHORT, Watchdog};
 use crate::pane::PaneId;
 use crate::signals::Signals;
 use crate::terminal::{Screen, panics_elsewhere};
 use crate::theme::ThemeName;
 
-/// How long the loop waits for a key before it looks for a newer world.
-const WAIT: Duration = Duration::from_millis(50);
+/// How long the loop waits for a key or a newer world before it looks whether the clock changed the picture: how old data
+/// is, that a message has stood long enough.
+const WAIT: Duration = Duration::from_millis(500);
 /// Keys and clicks taken before the next frame, so that a flood of them cannot keep the screen from changing.
 const MAX_EVENTS: usize = 256;
 
@@ -81,7 +82,7 @@ pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
     let colour = options.color.colour();
     let mut app = App::new(feed, options, colour);
     let mut screen = Screen::take().context("cannot take the terminal")?;
-    let watchdog = Watchdog::start(signals.asker());
+    let watchdog = Watchdog::start();
     let outcome = drive(&mut app, &mut screen, &signals);
     drop(screen);
     drop(watchdog);
@@ -90,7 +91,7 @@ pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
 }
 
 fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Result<()> {
-    let mut input = input::Terminal::open().context("cannot open the terminal")?;
+    let mut input = input::Terminal::open(app.feed(), signals).context("cannot open the terminal")?;
     turn(app, &mut screen.terminal, &mut input, || signals.came())
 }
 
@@ -106,7 +107,8 @@ pub(crate) fn turn<B: Backend<Error = io::Error>>(
             app.say(&panic, clock::monotonic_ns());
         }
         frame(app, terminal, clock::monotonic_ns()).context("cannot draw on the terminal")?;
-        match input.wait(WAIT).context("cannot read from the terminal")? {
+        let wait = if app.waits() { SHORT } else { WAIT };
+        match input.wait(wait).context("cannot read from the terminal")? {
             Input::Waiting => {}
             Input::Nothing => continue,
             // Nobody is there to be told.
