@@ -1,9 +1,12 @@
 //! What a screen reads: the newest published world and the state of whatever produces it. A reader never waits for the
 //! producer, the producer never waits for a reader.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::inventory::World;
 use crate::observation::Nanos;
@@ -134,6 +137,8 @@ pub struct Feed {
 struct Shared {
     latest: Mutex<Arc<Published>>,
     changed: Condvar,
+    /// Made when a reader asks for it.
+    wake: OnceLock<OwnedFd>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -146,7 +151,7 @@ impl Feed {
     #[must_use]
     pub fn new(world: Arc<World>, status: Status) -> Self {
         let first = Arc::new(Published { generation: 0, world, status });
-        let shared = Shared { latest: Mutex::new(first), changed: Condvar::new() };
+        let shared = Shared { latest: Mutex::new(first), changed: Condvar::new(), wake: OnceLock::new() };
         Self { shared: Arc::new(shared), remote: Remote::default() }
     }
 
@@ -183,6 +188,25 @@ impl Feed {
         Some(latest.clone())
     }
 
+    /// A descriptor that becomes readable with a publication and stays so until [`Feed::seen`], for the one reader that
+    /// waits for something else too. `None` when the process may have no more of them.
+    #[must_use]
+    pub fn wake(&self) -> Option<BorrowedFd<'_>> {
+        if self.shared.wake.get().is_none() {
+            let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            // Somebody else may have been quicker: theirs is the one.
+            let _ = self.shared.wake.set(made);
+        }
+        self.shared.wake.get().map(AsFd::as_fd)
+    }
+
+    /// Forgets the publications so far; [`Feed::latest`] is asked after this.
+    pub fn seen(&self) {
+        if let Some(wake) = self.shared.wake.get() {
+            let _ = rustix::io::read(wake, &mut [0u8; 8]);
+        }
+    }
+
     /// Asks something of the producer.
     pub fn send(&self, command: Command) {
         self.remote.send(command);
@@ -194,6 +218,10 @@ impl Feed {
         *latest = Arc::new(Published { generation: latest.generation + 1, world, status });
         drop(latest);
         self.shared.changed.notify_all();
+        if let Some(wake) = self.shared.wake.get() {
+            // The counter of an eventfd is full only when the other end has not looked for 2^64 times.
+            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+        }
     }
 
     /// The producer's side: the next command, if there is one.
@@ -209,5 +237,30 @@ impl Feed {
             self.remote.wait(timeout);
             self.command()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::recording::Header;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    #[test]
+    fn the_descriptor_is_readable_from_a_publication_until_it_is_seen() {
+        let feed = Feed::new(Arc::new(World::new(Header::new())), Status::new(Mode::Live));
+        let readable = || {
+            let mut fds = [PollFd::from_borrowed_fd(feed.wake().unwrap(), PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
+        };
+        assert!(!readable());
+        for _ in 0..2 {
+            feed.publish(feed.latest().world.clone(), Status::new(Mode::Live));
+        }
+        assert!(readable() && readable());
+        feed.seen();
+        assert!(!readable());
+        feed.publish(feed.latest().world.clone(), Status::new(Mode::Live));
+        assert!(readable());
     }
 }

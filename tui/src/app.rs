@@ -140,6 +140,16 @@ impl App {
         self.quit
     }
 
+    /// Where worlds come from.
+    pub(crate) fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+
+    /// The open pane waits for something of its own, which does not wake the loop.
+    pub(crate) fn waits(&mut self) -> bool {
+        self.panes.get(self.open).waits()
+    }
+
     /// Text to hand to the clipboard.
     pub(crate) fn copied(&mut self) -> Option<String> {
         self.copied.take()

@@ -81,21 +81,48 @@ impl<F: Copy + PartialEq> Filter<F> {
         self.terms.is_empty()
     }
 
-    /// The row gets through. `value` gives its fields, `texts` those a bare word is looked for in.
-    pub(crate) fn matches<'r>(&self, texts: &[F], value: impl Fn(F) -> Value<'r>) -> bool {
-        self.terms.iter().all(|term| match term {
-            Term::Word(word) => {
-                texts.iter().any(|field| matches!(value(*field), Value::Text(text) if contains(text, word)))
-            }
-            Term::Text { field, not, value: wanted } => match value(*field) {
-                Value::Text(text) => contains(text, wanted) != *not,
+    /// Looks at rows one after the other. `texts` are the fields a bare word is looked for in.
+    pub(crate) fn sieve<'f, 'r>(&'f self, texts: &'f [F]) -> Sieve<'f, 'r, F> {
+        Sieve { filter: self, texts, seen: vec![None; self.terms.len() * texts.len().max(1)] }
+    }
+}
+
+/// A filter at work. Many rows share the very same text (a name that is kept once): what became of it is remembered for
+/// the next row.
+pub(crate) struct Sieve<'f, 'r, F> {
+    filter: &'f Filter<F>,
+    texts: &'f [F],
+    /// The last text, and whether it contains the word: for each term, and for a bare word for each field.
+    seen: Vec<Option<(&'r str, bool)>>,
+}
+
+impl<'r, F: Copy + PartialEq> Sieve<'_, 'r, F> {
+    /// The row whose fields `value` gives gets through.
+    pub(crate) fn passes(&mut self, value: impl Fn(F) -> Value<'r>) -> bool {
+        let texts = self.texts;
+        let seen = self.seen.chunks_mut(texts.len().max(1));
+        self.filter.terms.iter().zip(seen).all(|(term, seen)| match term {
+            Term::Word(word) => texts.iter().zip(seen).any(|(field, seen)| match value(*field) {
+                Value::Text(text) => again(seen, text, word),
                 Value::Number(_) | Value::Unknown => false,
+            }),
+            Term::Text { field, not, value: wanted } => match (value(*field), seen.first_mut()) {
+                (Value::Text(text), Some(seen)) => again(seen, text, wanted) != *not,
+                _ => false,
             },
             Term::Number { field, op, value: wanted } => match value(*field) {
                 Value::Number(n) => op.holds(n, *wanted),
                 Value::Text(_) | Value::Unknown => false,
             },
         })
+    }
+}
+
+/// [`contains`], unless this very text was looked at last.
+fn again<'r>(seen: &mut Option<(&'r str, bool)>, text: &'r str, word: &str) -> bool {
+    match seen {
+        Some((last, found)) if std::ptr::eq(*last, text) => *found,
+        _ => seen.insert((text, contains(text, word))).1,
     }
 }
 
@@ -173,7 +200,7 @@ mod tests {
 
     fn matches(filter: &str) -> bool {
         let filter = Filter::parse(filter, &FIELDS).unwrap();
-        filter.matches(&['c', 's'], |field| match field {
+        filter.sieve(&['c', 's']).passes(|field| match field {
             'c' => Value::Text("python3-NCCL"),
             's' => Value::Text("RTS"),
             'q' => Value::Number(17.0),
@@ -188,6 +215,20 @@ mod tests {
         }
         for fails in ["comm=mpi", "qpn!=17", "qpn>1k", "nccl err", "state!=rts"] {
             assert!(!matches(fails), "{fails}");
+        }
+    }
+
+    #[test]
+    fn rows_that_share_a_text_and_rows_that_do_not_get_through_alike() {
+        let [one, other] = ["nccl", "mpirun"];
+        for filter in ["comm=nccl", "comm!=nccl", "nccl", "comm=n state=x"] {
+            let filter = Filter::parse(filter, &FIELDS).unwrap();
+            let mut sieve = filter.sieve(&['c', 's']);
+            for (comm, state) in [(one, one), (one, other), (other, one), (other, "x"), (one, "x"), (one, "nccl")] {
+                let value = |field| Value::Text(if field == 'c' { comm } else { state });
+                let alone = filter.sieve(&['c', 's']).passes(value);
+                assert_eq!(sieve.passes(value), alone, "{filter:?} {comm} {state}");
+            }
         }
     }
 

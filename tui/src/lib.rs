@@ -4,7 +4,8 @@
 //! feed ──▶ screen (event loop) ──▶ app (what is open, what is shown) ──▶ frame (header, tabs, footer) + one pane
 //! ```
 //!
-//! * [`screen`]: the event loop; `terminal` takes and gives back the terminal, `signals` ends the loop.
+//! * [`screen`]: the event loop; `terminal` takes and gives back the terminal, `signals` ends the loop. [`headless`] turns it
+//!   without a terminal, to be measured.
 //! * `app`: which pane is open, what it shows, where keys and clicks go. `key` is the one table of keys; `?` reads it.
 //! * `pane`: one file per pane. A pane reads a [`collector::inventory::World`], never a source.
 //! * `moments`: worlds of the last minutes, for a frozen screen that is led back.
@@ -15,6 +16,7 @@ mod app;
 mod ascii;
 mod filter;
 mod frame;
+pub mod headless;
 mod health;
 mod help;
 mod input;

@@ -1,25 +1,29 @@
 //! The event loop: waits for keys a little, looks for a newer world, draws when something changed. Input never waits on
 //! data, data never waits on input.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use collector::clock;
 use collector::feed::Feed;
-use crossterm::event;
+use collector::observation::Nanos;
 #[cfg(debug_assertions)]
-use crossterm::event::Event;
+use crossterm::event::{Event, KeyCode};
+use ratatui::Terminal;
+use ratatui::backend::Backend;
 
 use crate::app::App;
-use crate::input::{self, Input, Watchdog};
+use crate::input::{self, Input, Keys, SHORT, Watchdog};
 use crate::pane::PaneId;
 use crate::signals::Signals;
 use crate::terminal::{Screen, panics_elsewhere};
 use crate::theme::ThemeName;
 
-/// How long the loop waits for a key before it looks for a newer world.
-const WAIT: Duration = Duration::from_millis(50);
+/// How long the loop waits for a key or a newer world before it looks whether the clock changed the picture: how old data
+/// is, that a message has stood long enough.
+const WAIT: Duration = Duration::from_millis(500);
 /// Keys and clicks taken before the next frame, so that a flood of them cannot keep the screen from changing.
 const MAX_EVENTS: usize = 256;
 
@@ -80,7 +84,7 @@ pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
     let colour = options.color.colour();
     let mut app = App::new(feed, options, colour);
     let mut screen = Screen::take().context("cannot take the terminal")?;
-    let watchdog = Watchdog::start(signals.asker());
+    let watchdog = Watchdog::start();
     let outcome = drive(&mut app, &mut screen, &signals);
     drop(screen);
     drop(watchdog);
@@ -89,37 +93,38 @@ pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
 }
 
 fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Result<()> {
-    let input = input::Terminal::open().context("cannot open the terminal")?;
-    while !signals.came() && !app.quits() {
+    let mut input = input::Terminal::open(app.feed(), signals).context("cannot open the terminal")?;
+    turn(app, &mut screen.terminal, &mut input, || signals.came())
+}
+
+/// The loop itself, on any terminal and with any input, until the person quits, `over` says so or nobody is there.
+pub(crate) fn turn<B: Backend<Error = io::Error>>(
+    app: &mut App,
+    terminal: &mut Terminal<B>,
+    input: &mut impl Keys,
+    over: impl Fn() -> bool,
+) -> anyhow::Result<()> {
+    while !over() && !app.quits() {
         for panic in panics_elsewhere() {
             app.say(&panic, clock::monotonic_ns());
         }
-        app.look();
-        let now = clock::monotonic_ns();
-        if app.changed(now) {
-            screen
-                .terminal
-                .draw(|frame| {
-                    let area = frame.area();
-                    app.draw(area, frame.buffer_mut(), now);
-                })
-                .context("cannot draw on the terminal")?;
-        }
-        match input.wait(WAIT).context("cannot read from the terminal")? {
+        frame(app, terminal, clock::monotonic_ns()).context("cannot draw on the terminal")?;
+        let wait = if app.waits() { SHORT } else { WAIT };
+        match input.wait(wait).context("cannot read from the terminal")? {
             Input::Waiting => {}
             Input::Nothing => continue,
             // Nobody is there to be told.
             Input::Gone => return Ok(()),
         }
         for _ in 0..MAX_EVENTS {
-            let event = event::read().context("cannot read from the terminal")?;
+            let event = input.read().context("cannot read from the terminal")?;
             #[cfg(debug_assertions)]
             fail_if_asked(&event);
             app.take(&event, clock::monotonic_ns());
             if let Some(text) = app.copied() {
-                Screen::copy(&text).context("cannot write to the terminal")?;
+                input.copy(&text).context("cannot write to the terminal")?;
             }
-            if app.quits() || !event::poll(Duration::ZERO).context("cannot read from the terminal")? {
+            if app.quits() || !input.more().context("cannot read from the terminal")? {
                 break;
             }
         }
@@ -130,6 +135,19 @@ fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Resul
 /// Panics on F12 where a test asks for that by a variable, to see what becomes of the terminal. No release has it.
 #[cfg(debug_assertions)]
 fn fail_if_asked(event: &Event) {
-    let pressed = event.as_key_press_event().is_some_and(|key| key.code == event::KeyCode::F(12));
+    let pressed = event.as_key_press_event().is_some_and(|key| key.code == KeyCode::F(12));
     assert!(!pressed || std::env::var_os("SCREEN_FAILS_ON_F12").is_none(), "a test asked for it");
+}
+
+/// Looks for a newer world and draws a frame if it would be another one than the last; says whether it did.
+pub(crate) fn frame<B: Backend>(app: &mut App, terminal: &mut Terminal<B>, now: Nanos) -> Result<bool, B::Error> {
+    app.look();
+    let changed = app.changed(now);
+    if changed {
+        terminal.draw(|frame| {
+            let area = frame.area();
+            app.draw(area, frame.buffer_mut(), now);
+        })?;
+    }
+    Ok(changed)
 }

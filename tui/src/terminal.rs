@@ -5,7 +5,6 @@ use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::execute;
@@ -57,11 +56,6 @@ impl Screen {
                 Err(error)
             }
         }
-    }
-
-    /// Hands text to the terminal's clipboard (OSC 52). The terminal may ignore it, so the text's fate is not known.
-    pub(crate) fn copy(text: &str) -> io::Result<()> {
-        execute!(stdout(), CopyToClipboard::to_clipboard_from(text))
     }
 }
 

@@ -2,6 +2,10 @@
 //!
 //! Each prints its figures beside what they are compared with, measured in the same run: the machine's mood hits both.
 
+mod screen_cost;
+
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -66,20 +70,33 @@ const BENCHES: &[Bench] = &[
         package: "collector",
         features: "",
     },
+    Bench {
+        name: "tui",
+        measures: "frames of four panes with 261,632 QPs (target p99 16 ms), key to frame (50 ms), memory of engine and screen (256 MiB)",
+        package: "rdmascope",
+        features: "",
+    },
 ];
 
 /// Arguments of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The benchmarks to run; without a name the list is printed; `all` runs every one
+    /// The benchmarks to run; without a name the list is printed; `all` runs every one but screen-cost
     names: Vec<String>,
+    /// For screen-cost: the rdmatop to compare with (cargo install rdmatop --version 0.1.32 --root DIRECTORY)
+    #[arg(long, value_name = "FILE")]
+    rdmatop: Option<PathBuf>,
+    /// For screen-cost: another rdmascope than one built now
+    #[arg(long, value_name = "FILE")]
+    rdmascope: Option<PathBuf>,
 }
 
 /// Lists the benchmarks, or runs those that are named.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let other = |name: &str| name == "all" || name == screen_cost::NAME;
     let named = |name: &str| arguments.names.iter().any(|wanted| wanted == name);
     if let Some(unknown) =
-        arguments.names.iter().find(|name| *name != "all" && BENCHES.iter().all(|bench| bench.name != **name))
+        arguments.names.iter().find(|name| !other(name) && BENCHES.iter().all(|bench| bench.name != **name))
     {
         bail!("no benchmark is called `{unknown}`; `cargo xtask bench` lists them");
     }
@@ -91,6 +108,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             let what = ["--package", bench.package, "--features", bench.features, "--bench", bench.name];
             command::run(command::cargo(["bench", "--quiet"]).args(what))?;
         }
+    }
+    if arguments.names.is_empty() {
+        println!("{:8} {}", screen_cost::NAME, screen_cost::MEASURES);
+    } else if named(screen_cost::NAME) {
+        println!("== {}: {}", screen_cost::NAME, screen_cost::MEASURES);
+        screen_cost::run(arguments.rdmatop.as_deref(), arguments.rdmascope.as_deref())?;
     }
     Ok(())
 }

@@ -25,7 +25,8 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use rustix::fs::{FlockOperation, flock};
 
-use self::boot::Ending;
+pub(crate) use self::boot::NS_AN_INSTRUCTION;
+use self::boot::{Ending, Time};
 use self::kernel::{Family, Kernel};
 use self::payload::{Init, Payload};
 pub(crate) use self::results::Outcome;
@@ -40,6 +41,9 @@ const BOOT_LIMIT: Duration = Duration::from_secs(120);
 
 /// The most guests at a time.
 const AT_ONCE: usize = 2;
+
+/// How many seconds of the host one of a guest with counted instructions may take.
+const COUNTED_LIMIT: u32 = 4;
 
 /// How the folder of a running boot is called.
 const WORK_PREFIX: &str = "run-";
@@ -87,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(reason) = unavailable() {
         bail!("{reason}");
     }
-    let runs = run_payloads(families, &arguments.payload, &arguments.with, arguments.keep)?;
+    let runs = run_payloads(families, &arguments.payload, &arguments.with, arguments.keep, Time::Host)?;
     let failed: Vec<_> = runs
         .iter()
         .filter(|run| matches!(run.outcome, Outcome::Failed(_)))
@@ -101,7 +105,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Runs every payload on every kernel.
 pub(crate) fn run_all() -> Result<Vec<Run>> {
-    run_payloads(&Family::ALL, &[], &[], false)
+    run_payloads(&Family::ALL, &[], &[], false, Time::Host)
+}
+
+/// Runs one payload on kernel 6.1 with the guest's time counted in instructions ([`NS_AN_INSTRUCTION`]), and says where its
+/// results are.
+pub(crate) fn run_counted(payload: &str, with: &[PathBuf]) -> Result<PathBuf> {
+    if let Some(reason) = unavailable() {
+        bail!("{reason}");
+    }
+    let runs = run_payloads(&[Family::V6_1], &[payload.to_owned()], with, false, Time::Instructions)?;
+    match runs.first().map(|run| &run.outcome) {
+        Some(Outcome::Passed) => Ok(results_directory().join(Family::V6_1.name()).join(payload)),
+        _ => bail!("{payload} did not run to its end"),
+    }
 }
 
 /// Why there can be no guest here, if so.
@@ -120,7 +137,7 @@ pub(crate) fn results_directory() -> PathBuf {
     workspace::target().join("vm/results")
 }
 
-fn run_payloads(families: &[Family], names: &[String], with: &[PathBuf], keep: bool) -> Result<Vec<Run>> {
+fn run_payloads(families: &[Family], names: &[String], with: &[PathBuf], keep: bool, time: Time) -> Result<Vec<Run>> {
     let cache = workspace::target().join("vm");
     fs::create_dir_all(&cache)?;
     let payloads = payload::select(names)?;
@@ -137,7 +154,7 @@ fn run_payloads(families: &[Family], names: &[String], with: &[PathBuf], keep: b
         for family in families {
             let payloads: Vec<_> = payloads.iter().copied().filter(|payload| payload.runs_on(*family)).collect();
             if !payloads.is_empty() {
-                boots.push(Boot::prepare(*family, init, payloads, with, &cache, work.path())?);
+                boots.push(Boot::prepare(*family, (init, time), payloads, with, &cache, work.path())?);
             }
         }
     }
@@ -177,6 +194,7 @@ fn boot_all(boots: &[Boot<'_>]) -> Vec<Result<Ending>> {
 /// A guest, ready to be started.
 struct Boot<'a> {
     family: Family,
+    time: Time,
     /// What it is called on the terminal.
     name: String,
     image: image::Image,
@@ -190,7 +208,7 @@ struct Boot<'a> {
 impl<'a> Boot<'a> {
     fn prepare(
         family: Family,
-        init: Init,
+        (init, time): (Init, Time),
         payloads: Vec<&'a Payload>,
         with: &[PathBuf],
         cache: &Path,
@@ -204,7 +222,7 @@ impl<'a> Boot<'a> {
         fs::create_dir_all(&directory)?;
         let console = directory.join(format!("console-{}.log", init.name()));
         let name = format!("guest with {} and {}", image.version, init.name());
-        Ok(Self { family, name, image, packed, payloads, work, console })
+        Ok(Self { family, time, name, image, packed, payloads, work, console })
     }
 
     /// From its start to the end of its last payload; what the payloads sent lies beside the console's log afterwards.
@@ -214,9 +232,11 @@ impl<'a> Boot<'a> {
             fs::write(&archives, "")?;
             let timeouts = self.payloads.iter().map(|payload| Duration::from_secs(payload.timeout_s + 10));
             let limit = BOOT_LIMIT + timeouts.sum::<Duration>();
+            // Counted seconds are the guest's: it may need several of ours for one.
+            let limit = if self.time == Time::Instructions { limit * COUNTED_LIMIT } else { limit };
             let start = Instant::now();
             let files = boot::Files { work: &self.work, console: &self.console, results: &archives };
-            let ending = boot::boot(&self.image, &self.packed, &files, limit, self.family.name())?;
+            let ending = boot::boot(&self.image, &self.packed, &files, limit, self.time, self.family.name())?;
             if ending != Ending::Completed {
                 println!("the guest {ending}, after {:.0} s", start.elapsed().as_secs_f64());
             }

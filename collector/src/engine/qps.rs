@@ -219,7 +219,6 @@ impl Engine {
             };
         }
         (qp.posts, qp.wrs, qp.bytes) = (seen.posts, seen.wrs, seen.bytes);
-        qp.stats_t = Some(t);
         if seen.completions.is_some() || !seen.errors.is_empty() {
             // That none was seen is no 0 where not all were looked at.
             let all_seen = seen.completions_sampled_ns.is_none() && !seen.completions_missed;
@@ -227,6 +226,7 @@ impl Engine {
         } else if seen.completions_missed {
             qp.errors = qp.errors.filter(|n| *n > 0);
         }
+        self.world.qps.counted(t, id);
         if let Some(detail) = self.world.qps.detail(t, id) {
             detail.size_log2.clone_from(&seen.size_log2);
             refill(&mut detail.opcodes, &seen.opcodes, &self.texts);

@@ -27,7 +27,7 @@ pub struct Coverage {
 }
 
 impl World {
-    /// How much of the node's RDMA activity the probes see. Walks all QPs.
+    /// How much of the node's RDMA activity the probes see.
     #[must_use]
     pub fn coverage(&self) -> Coverage {
         Coverage {
@@ -37,7 +37,7 @@ impl World {
                 .present_ports()
                 .filter_map(|(_, port)| self.unexplained(port))
                 .fold(None, |sum, bytes| Some(sum.unwrap_or(0.0) + bytes)),
-            qps_traced: self.qps.iter().filter(|qp| qp.stats_t.is_some()).count(),
+            qps_traced: self.qps.traced(),
             qps: self.qps.len(),
         }
     }

@@ -274,6 +274,8 @@ pub struct QpTable {
     generation: u32,
     slots: u32,
     live: usize,
+    /// Live QPs that were traced once.
+    traced: usize,
     details: usize,
     hand: u32,
     no_room_until: Nanos,
@@ -290,6 +292,12 @@ impl QpTable {
     #[must_use]
     pub fn len(&self) -> usize {
         self.live
+    }
+
+    /// Number of live QPs that have numbers: they were traced once.
+    #[must_use]
+    pub fn traced(&self) -> usize {
+        self.traced
     }
 
     /// There is no live QP.
@@ -358,6 +366,15 @@ impl QpTable {
         self.at_mut(slot)
     }
 
+    /// Notes that the numbers of a live QP changed at `t`.
+    pub(crate) fn counted(&mut self, t: Nanos, id: QpRef) {
+        if let Some(qp) = self.get_mut(id)
+            && qp.stats_t.replace(t).is_none()
+        {
+            self.traced += 1;
+        }
+    }
+
     /// A live QP for changing.
     pub(crate) fn get_mut(&mut self, id: QpRef) -> Option<&mut QpRecord> {
         let (chunk, at) = place(id.slot);
@@ -423,6 +440,7 @@ impl QpTable {
         let mut qp = Arc::make_mut(&mut self.chunks[chunk])[at].take()?;
         Arc::make_mut(&mut self.free).push(slot);
         self.live -= 1;
+        self.traced -= usize::from(qp.stats_t.is_some());
         if qp.detail.is_some() {
             self.details -= 1;
         }
@@ -519,6 +537,22 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(table.get(first).unwrap().destroyed, Some(2));
         assert_eq!(table.get(second).unwrap().destroyed, None);
+    }
+
+    #[test]
+    fn a_qp_is_traced_once_until_it_ends() {
+        let mut table = QpTable::default();
+        let id = table.entry(1, D, 17).id;
+        table.entry(1, D, 18);
+        assert_eq!(table.traced(), 0);
+        for t in [2, 3] {
+            table.counted(t, id);
+            assert_eq!((table.traced(), table.get(id).unwrap().stats_t), (1, Some(t)));
+        }
+        table.end(4, D, 18);
+        assert_eq!(table.traced(), 1);
+        table.end(4, D, 17);
+        assert_eq!(table.traced(), 0);
     }
 
     #[test]

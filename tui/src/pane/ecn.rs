@@ -186,6 +186,10 @@ impl Pane for Ecn {
         self.what_if.news()
     }
 
+    fn waits(&self) -> bool {
+        self.what_if.waits()
+    }
+
     fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
         let ports = ports(scene.world);
         let port = ports.get(self.list.row)?;

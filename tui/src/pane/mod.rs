@@ -180,6 +180,11 @@ pub(crate) trait Pane {
         false
     }
 
+    /// Something of its own is on the way.
+    fn waits(&self) -> bool {
+        false
+    }
+
     /// Text is being typed: every key goes to [`Pane::type_key`].
     fn typing(&self) -> bool {
         false

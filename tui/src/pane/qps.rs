@@ -16,7 +16,7 @@ use super::about::About;
 use super::{Pane, PaneId, Reaction, Scene, Target, below, put, row};
 use columns::{COLUMNS, FIELDS, Of, cell};
 use groups::{By, Group};
-use order::rows;
+use order::Order;
 use picker::{Picked, Picker};
 
 use crate::filter::Filter;
@@ -25,14 +25,9 @@ use crate::number;
 use crate::selection::Selection;
 use crate::table::{self, Column};
 
-/// Rows that are put into order at first: more than anybody scrolls through.
-const FIRST: usize = 2_000;
-
 /// The pane.
 pub(crate) struct Qps {
-    rows: Vec<QpRef>,
-    /// So many of them, from the first, are in order.
-    sorted: usize,
+    rows: Order,
     /// What the rows were found for: generation, column, direction, filter.
     found_for: Option<(u64, usize, bool, String)>,
     sort: usize,
@@ -64,8 +59,7 @@ pub(crate) struct Qps {
 impl Default for Qps {
     fn default() -> Self {
         Self {
-            rows: Vec::new(),
-            sorted: 0,
+            rows: Order::default(),
             found_for: None,
             sort: COLUMNS.iter().position(|(of, _)| *of == Of::Rate).unwrap_or(0),
             ascending: false,
@@ -94,36 +88,18 @@ impl Qps {
         if self.found_for.as_ref() == Some(&wanted) {
             return;
         }
-        // As far down as somebody looks, and some more.
-        let seen = self.selection.top + self.selection.height;
-        let first = if seen > FIRST { usize::MAX } else { FIRST };
-        self.order(scene.world, first);
-        if let Some(at) = self.place_of_selected() {
+        self.rows.find(scene.world, COLUMNS[self.sort].0, self.ascending, &self.filter);
+        if let Some(at) = self.selected.and_then(|id| self.rows.place_of(id)) {
             self.selection.row = at;
-            if at >= self.sorted {
-                // Where it belongs is not known yet.
-                self.order(scene.world, usize::MAX);
-                self.selection.row = self.place_of_selected().unwrap_or(at);
-            }
         }
         self.found_for = Some(wanted);
         self.grouped_for = None;
     }
 
-    /// Puts the first so many rows into order.
-    fn order(&mut self, world: &World, first: usize) {
-        self.rows = rows(world, COLUMNS[self.sort].0, self.ascending, &self.filter, first);
-        self.sorted = first;
-    }
-
-    fn place_of_selected(&self) -> Option<usize> {
-        self.selected.and_then(|id| self.rows.iter().position(|row| *row == id))
-    }
-
     fn group(&mut self, world: &World) {
         let wanted = Some((self.by, self.group_sort, self.ascending));
         if self.grouped_for != wanted {
-            self.groups = groups::groups(world, &self.rows, self.by, self.group_sort, self.ascending);
+            self.groups = groups::groups(world, self.rows.ids(), self.by, self.group_sort, self.ascending);
             let at = self.selected_group.as_ref().and_then(|name| self.groups.iter().position(|g| g.name == *name));
             self.selection.row = at.unwrap_or(self.selection.row);
             self.grouped_for = wanted;
@@ -199,8 +175,8 @@ impl Qps {
         }
         let wanted = self.wanted();
         let titles: Vec<Line<'_>> = wanted.iter().map(|at| Line::raw(COLUMNS[*at].1.title)).collect();
-        let ids = self.rows.get(rows).unwrap_or_default().iter();
-        let qps = ids.filter_map(|id| scene.world.qps.get(*id)).map(|qp| {
+        let ids = rows.filter_map(|row| self.rows.get(row));
+        let qps = ids.filter_map(|id| scene.world.qps.get(id)).map(|qp| {
             let cells: Vec<Line<'_>> = wanted.iter().map(|at| cell(scene, qp, COLUMNS[*at].0)).collect();
             join(&cells)
         });
@@ -212,18 +188,16 @@ impl Qps {
             self.open_group();
             return Reaction::Done;
         }
-        self.rows.get(self.selection.row).map_or(Reaction::Done, |id| Reaction::Open(Target::Qp(*id)))
+        self.rows.get(self.selection.row).map_or(Reaction::Done, |id| Reaction::Open(Target::Qp(id)))
     }
 
-    fn remember(&mut self, world: &World) {
+    fn remember(&mut self) {
         if self.by != By::Nothing {
             self.selected_group = self.groups.get(self.selection.row).map(|group| group.name.clone());
             return;
         }
-        if self.selection.row >= self.sorted && self.sorted < self.rows.len() {
-            self.order(world, usize::MAX);
-        }
-        self.selected = self.rows.get(self.selection.row).copied();
+        self.rows.sort(self.selection.row..self.selection.row + 1);
+        self.selected = self.rows.get(self.selection.row);
     }
 
     fn draw_status(&self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
@@ -284,10 +258,9 @@ impl Pane for Qps {
         table::draw_titles(buf, row(inner, 1), &columns, &placed, scene.theme.title, sorted);
         let list = below(area, 2);
         self.selection.fit(self.rows.len(), usize::from(list.height));
-        if self.selection.top + self.selection.height > self.sorted && self.sorted < self.rows.len() {
-            self.order(scene.world, usize::MAX);
-        }
-        if self.rows.is_empty() {
+        let in_sight = self.selection.top..self.selection.top + self.selection.height;
+        self.rows.sort(in_sight.clone());
+        if self.rows.len() == 0 {
             let why = if scene.world.qps.is_empty() {
                 "no QP is seen (9 says which sources look for them)"
             } else {
@@ -295,9 +268,9 @@ impl Pane for Qps {
             };
             put(buf, list, 0, &Line::styled(format!(" {why}"), scene.theme.dim));
         }
-        let shown = self.rows.iter().enumerate().skip(self.selection.top).take(self.selection.height);
+        let shown = in_sight.filter_map(|row| Some((row, self.rows.get(row)?)));
         for (line, (index, id)) in (0u16..).zip(shown) {
-            let Some(qp) = scene.world.qps.get(*id) else { continue };
+            let Some(qp) = scene.world.qps.get(id) else { continue };
             if index == self.selection.row {
                 buf.set_style(row(list, line), scene.theme.selected);
                 put(buf, list, line, &Line::raw("►"));
@@ -346,13 +319,13 @@ impl Pane for Qps {
                 self.filter_text.clear();
                 self.filter = Filter::default();
             }
-            _ if self.selection.act(action, self.len()) => self.remember(scene.world),
+            _ if self.selection.act(action, self.len()) => self.remember(),
             _ => return Reaction::Ignored,
         }
         Reaction::Done
     }
 
-    fn click(&mut self, column: u16, at: u16, scene: Scene<'_>) -> Reaction {
+    fn click(&mut self, column: u16, at: u16, _scene: Scene<'_>) -> Reaction {
         if at == 1 {
             // A title: sort by it.
             let x = column.saturating_sub(1);
@@ -369,7 +342,7 @@ impl Pane for Qps {
         }
         let again = index == self.selection.row;
         self.selection.row = index;
-        self.remember(scene.world);
+        self.remember();
         if again { self.open() } else { Reaction::Done }
     }
 
@@ -377,7 +350,7 @@ impl Pane for Qps {
         if self.by != By::Nothing {
             return None;
         }
-        let qp = scene.world.qps.get(*self.rows.get(self.selection.row)?)?;
+        let qp = scene.world.qps.get(self.rows.get(self.selection.row)?)?;
         match pane {
             PaneId::Qp => Some(Target::Qp(qp.id)),
             PaneId::Port => super::qp::port_of(scene.world, qp).map(|port| Target::Port(port.key)),

@@ -63,6 +63,32 @@ impl Display for Ending {
     }
 }
 
+/// How the guest's time passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// With the host's, on two processors, by the fastest accelerator.
+    Host,
+    /// By what the guest executes: [`NS_AN_INSTRUCTION`] for each instruction, on one processor, and at once where it waits. What
+    /// a process's CPU time says is then a number of instructions, whatever else the host does.
+    Instructions,
+}
+
+/// Nanoseconds of the guest that an instruction takes with [`Time::Instructions`].
+pub(crate) const NS_AN_INSTRUCTION: u64 = 1 << SHIFT;
+const SHIFT: u32 = 3;
+
+impl Time {
+    fn arguments(self) -> Vec<String> {
+        match self {
+            Self::Host => ["-accel", accelerator(), "-smp", "2"].map(str::to_owned).to_vec(),
+            Self::Instructions => {
+                let icount = format!("shift={SHIFT},align=off,sleep=off");
+                ["-accel", "tcg,thread=single", "-smp", "1", "-icount", &icount].map(str::to_owned).to_vec()
+            }
+        }
+    }
+}
+
 /// A running QEMU, which never outlives this value, and not this process either.
 struct Machine(Child);
 
@@ -121,7 +147,14 @@ pub(crate) struct Files<'a> {
 }
 
 /// Boots `image` with `payload` appended to its initrd. Lines that report progress are printed behind its name.
-pub(crate) fn boot(image: &Image, payload: &[u8], files: &Files<'_>, limit: Duration, name: &str) -> Result<Ending> {
+pub(crate) fn boot(
+    image: &Image,
+    payload: &[u8],
+    files: &Files<'_>,
+    limit: Duration,
+    time: Time,
+    name: &str,
+) -> Result<Ending> {
     let Files { work, console, results } = files;
     let initrd = work.join("initrd");
     fs::copy(&image.initrd, &initrd)?;
@@ -130,7 +163,8 @@ pub(crate) fn boot(image: &Image, payload: &[u8], files: &Files<'_>, limit: Dura
     let errors = work.join("qemu.err");
     let mut machine = Machine::start(
         qemu()
-            .args(["-accel", accelerator(), "-M", "q35", "-cpu", "max", "-smp", "2", "-m", "2048", "-nodefaults"])
+            .args(time.arguments())
+            .args(["-M", "q35", "-cpu", "max", "-m", "2048", "-nodefaults"])
             .args(["-no-user-config", "-no-reboot", "-display", "none", "-append", COMMAND_LINE, "-kernel"])
             .arg(&image.kernel)
             .arg("-initrd")

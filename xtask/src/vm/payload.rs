@@ -2,8 +2,8 @@
 //!
 //! A payload is `tests/guest/NAME.sh`. Comment lines at its head say what it needs:
 //! `# order: N` (payloads run in this order), `# timeout: SECONDS`, `# needs: rdmascope` (or `rdmascope-verbs`, or the
-//! example `drain_on_warning`, or several), `# init: systemd` (in a boot of their own, with the .deb's files laid over the root) and
-//! `# kernel: FAMILY` (only on that one).
+//! example `drain_on_warning`, or several), `# init: systemd` (in a boot of their own, with the .deb's files laid over the root),
+//! `# kernel: FAMILY` (only on that one) and `# only: named` (a measurement: it runs when it is asked for by name).
 //! `lib.sh` holds what the scripts share. Every `*.c` is compiled on the host; `// link: -l…` names its libraries.
 
 use std::fs;
@@ -65,6 +65,7 @@ pub(crate) struct Payload {
     kernel: Option<String>,
     order: u32,
     needs: Vec<String>,
+    only_named: bool,
 }
 
 impl Payload {
@@ -90,6 +91,11 @@ impl Payload {
             kernel: header("kernel").map(str::to_owned),
             timeout_s: number("timeout", DEFAULT_TIMEOUT_S)?,
             order: u32::try_from(number("order", DEFAULT_ORDER.into())?).unwrap_or(u32::MAX),
+            only_named: match header("only") {
+                None => false,
+                Some("named") => true,
+                Some(other) => bail!("`only: {other}` in {name}.sh is not named"),
+            },
             needs: header("needs").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         })
     }
@@ -119,7 +125,7 @@ pub(crate) fn select(names: &[String]) -> Result<Vec<Payload>> {
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         bail!("there is no payload `{unknown}`; there are: {}", known.join(", "));
     }
-    payloads.retain(|payload| names.is_empty() || names.contains(&payload.name));
+    payloads.retain(|payload| names.contains(&payload.name) || names.is_empty() && !payload.only_named);
     Ok(payloads)
 }
 
@@ -229,7 +235,8 @@ mod tests {
     fn every_payload_of_the_repository_can_be_selected_and_an_unknown_name_is_an_error() {
         let all = select(&[]).expect("the scripts' heads are well-formed");
         assert!(all.iter().any(|payload| payload.name == "bench"));
-        assert!(all.iter().all(|payload| payload.name != "lib"));
+        assert!(all.iter().all(|payload| payload.name != "lib" && payload.name != "screen_cost"));
+        assert_eq!(select(&["screen_cost".to_owned()]).expect("a measurement has a name").len(), 1);
         assert!(select(&["no such payload".to_owned()]).is_err());
     }
 }

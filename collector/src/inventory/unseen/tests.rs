@@ -41,7 +41,10 @@ fn world(moved: &Moved) -> World {
 fn qp(world: &mut World, qpn: u32, pid: Option<u32>, posts: bool) {
     let qp = world.qps.entry(1, DeviceId(0), qpn);
     (qp.pid, qp.comm, qp.state) = (pid, Some("train".into()), QpState::Rts);
-    qp.stats_t = posts.then_some(2);
+    let id = qp.id;
+    if posts {
+        world.qps.counted(2, id);
+    }
 }
 
 fn maps(world: &mut World, pid: u32, way: Way) {

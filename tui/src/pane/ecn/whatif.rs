@@ -57,6 +57,11 @@ impl WhatIf {
         self.asked.as_ref().is_some_and(|asked| !asked.told && asked.answer.get().is_some())
     }
 
+    /// An answer is on the way, or not yet told.
+    pub(super) fn waits(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| !asked.told)
+    }
+
     /// Asks about a port; each time about the next marking that is in use somewhere.
     pub(super) fn ask(&mut self, name: &str, port: &PortRecord) {
         let (question, against) = question(port, self.next);

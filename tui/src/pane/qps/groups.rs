@@ -157,9 +157,15 @@ impl Group {
 }
 
 /// The groups of these QPs, sorted by a column; equal ones by name.
-pub(super) fn groups(world: &World, qps: &[QpRef], by: By, column: usize, ascending: bool) -> Vec<Group> {
+pub(super) fn groups(
+    world: &World,
+    qps: impl Iterator<Item = QpRef>,
+    by: By,
+    column: usize,
+    ascending: bool,
+) -> Vec<Group> {
     let mut groups: HashMap<Key<'_>, Group> = HashMap::new();
-    for qp in qps.iter().filter_map(|id| world.qps.get(*id)) {
+    for qp in qps.filter_map(|id| world.qps.get(id)) {
         let key = match by {
             By::Nothing => continue,
             By::Process => Key::Process(qp.pid, qp.comm.as_deref()),
@@ -182,15 +188,15 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    fn all(world: &World) -> Vec<QpRef> {
-        world.qps.iter().map(|qp| qp.id).collect()
+    fn all(world: &World) -> impl Iterator<Item = QpRef> {
+        world.qps.iter().map(|qp| qp.id)
     }
 
     #[test]
     fn every_qp_is_in_one_group_and_none_is_made_up() {
         let world = sample::faulty();
         for by in [By::Process, By::Peer, By::Port] {
-            let groups = groups(&world, &all(&world), by, RATE, false);
+            let groups = groups(&world, all(&world), by, RATE, false);
             assert!(groups.len() > 1, "{by:?}");
             assert_eq!(groups.iter().map(|group| group.qps).sum::<u64>(), world.qps.len() as u64, "{by:?}");
             assert!(groups.windows(2).all(|pair| pair[0].weight(RATE) >= pair[1].weight(RATE)), "{by:?}");
@@ -200,7 +206,7 @@ mod tests {
     #[test]
     fn the_port_with_the_dead_qps_says_so() {
         let world = sample::faulty();
-        let groups = groups(&world, &all(&world), By::Port, 2, false);
+        let groups = groups(&world, all(&world), By::Port, 2, false);
         assert_eq!(
             (&*groups[0].name, groups[0].in_error, &*groups[0].filter),
             ("mlx5_4/1", 64, "device=mlx5_4 port=1")

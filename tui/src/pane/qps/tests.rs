@@ -4,11 +4,19 @@ use super::columns::value;
 use super::*;
 use crate::filter::Value;
 use crate::sample;
-use collector::observation::QpState;
+use std::sync::Arc;
+
+/// All rows, in order.
+fn rows(world: &World, by: Of, ascending: bool, filter: &Filter<Of>) -> Vec<QpRef> {
+    let mut rows = Order::default();
+    rows.find(world, by, ascending, filter);
+    rows.sort(0..rows.len());
+    rows.ids().collect()
+}
 
 fn qpns(world: &World, by: Of, ascending: bool, filter: &str) -> Vec<u32> {
     let filter = Filter::parse(filter, &FIELDS).unwrap();
-    rows(world, by, ascending, &filter, usize::MAX).iter().map(|id| world.qps.get(*id).unwrap().qpn).collect()
+    rows(world, by, ascending, &filter).iter().map(|id| world.qps.get(*id).unwrap().qpn).collect()
 }
 
 #[test]
@@ -16,7 +24,7 @@ fn rows_are_sorted_by_number_and_by_text_both_ways() {
     let world = sample::healthy();
     for by in COLUMNS.map(|(of, _)| of) {
         for ascending in [true, false] {
-            let ids = rows(&world, by, ascending, &Filter::default(), usize::MAX);
+            let ids = rows(&world, by, ascending, &Filter::default());
             assert_eq!(ids.len(), world.qps.len());
             let values: Vec<_> = ids.iter().map(|id| value(&world, world.qps.get(*id).unwrap(), by)).collect();
             let in_order = values.windows(2).all(|pair| match (pair[0], pair[1]) {
@@ -32,25 +40,58 @@ fn rows_are_sorted_by_number_and_by_text_both_ways() {
     }
 }
 
+/// More QPs than are ever put into order at once.
+fn many() -> Arc<World> {
+    use collector::observation::{Body, Observation, Qp, QpStats};
+    let header = collector::observation::recording::Header::new();
+    let mut engine = collector::engine::Engine::new(header, collector::rule::Settings::default());
+    for n in 0..9_001u32 {
+        let comm = format!("rank{}", n % 509);
+        let seen = Qp { device: "mlx5_0".into(), qpn: n + 2, comm: Some(comm.as_str().into()), ..Qp::default() };
+        engine.take(&Observation { t: 1, body: Body::Qp(seen) });
+        let bytes = u64::from(n.wrapping_mul(2_654_435_761) % 5_000);
+        let body = QpStats { device: "mlx5_0".into(), qpn: n + 2, posts: 1, bytes, ..QpStats::default() };
+        engine.take(&Observation { t: 2, body: Body::QpStats(body) });
+    }
+    engine.snapshot()
+}
+
 #[test]
-fn the_first_rows_are_the_same_whether_the_others_are_sorted_or_not() {
-    let world = sample::faulty();
-    for by in COLUMNS.map(|(of, _)| of) {
-        let all = rows(&world, by, false, &Filter::default(), usize::MAX);
-        for first in [0, 1, 17, all.len() - 1, all.len()] {
-            let some = rows(&world, by, false, &Filter::default(), first);
-            assert_eq!(some[..first], all[..first], "{by:?} {first}");
-            let (mut some, mut all) = (some, all.clone());
-            some.sort_unstable();
-            all.sort_unstable();
-            assert_eq!(some, all, "none is lost or doubled");
+fn rows_in_sight_are_the_same_whether_the_others_are_sorted_or_not() {
+    let world = many();
+    for by in [Of::Bytes, Of::Comm, Of::Qpn, Of::Container] {
+        let all = rows(&world, by, false, &Filter::default());
+        let mut some = Order::default();
+        some.find(&world, by, false, &Filter::default());
+        for from in [0, 17, 4_000, 8_990, 3, 9_001, 2_990] {
+            let wanted = from..(from + 50).min(all.len());
+            some.sort(wanted.clone());
+            let got: Vec<_> = some.ids().skip(wanted.start).take(wanted.len()).collect();
+            assert_eq!(got, all[wanted], "{by:?} {from}");
         }
+        let (mut some, mut all) = (some.ids().collect::<Vec<_>>(), all);
+        some.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(some, all, "none is lost or doubled");
     }
 }
 
 #[test]
-fn who_goes_to_the_last_row_selects_the_last_one_of_all() {
-    let world = sample::faulty();
+fn the_place_of_a_row_is_known_before_it_is_in_order() {
+    let world = many();
+    let all = rows(&world, Of::Bytes, true, &Filter::default());
+    for (place, id) in all.iter().enumerate().step_by(777) {
+        let mut some = Order::default();
+        some.find(&world, Of::Bytes, true, &Filter::default());
+        assert_eq!(some.place_of(*id), Some(place));
+        some.sort(5_000..5_001);
+        assert_eq!(some.place_of(*id), Some(place));
+    }
+}
+
+#[test]
+fn who_goes_to_the_last_row_selects_the_last_one_of_all_and_it_stays_selected() {
+    let world = many();
     let status = collector::feed::Status::new(collector::feed::Mode::Live);
     let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
     let coverage = collector::inventory::Coverage::default();
@@ -58,12 +99,14 @@ fn who_goes_to_the_last_row_selects_the_last_one_of_all() {
     let mut pane = Qps::default();
     let area = Rect::new(0, 0, 100, 12);
     pane.draw(scene, area, &mut Buffer::empty(area));
-    // As if there were more rows than are sorted at first.
-    pane.order(&world, 20);
     pane.act(Action::Bottom, scene);
     pane.draw(scene, area, &mut Buffer::empty(area));
-    let all = rows(&world, Of::Rate, false, &Filter::default(), usize::MAX);
+    let all = rows(&world, Of::Rate, false, &Filter::default());
     assert_eq!((pane.selected, pane.selection.row), (all.last().copied(), all.len() - 1));
+    pane.ascending = true;
+    pane.draw(Scene { generation: 2, ..scene }, area, &mut Buffer::empty(area));
+    let all = rows(&world, Of::Rate, true, &Filter::default());
+    assert_eq!(pane.selected.map(|id| all.iter().position(|row| *row == id)), Some(Some(pane.selection.row)));
 }
 
 #[test]
@@ -74,65 +117,4 @@ fn the_filter_reaches_every_column() {
     assert!(qpns(&world, Of::Qpn, true, "state=ERR device=mlx5_4").len() < all);
     assert_eq!(qpns(&world, Of::Qpn, true, "qpn=100 device=mlx5_0"), [100]);
     assert_eq!(qpns(&world, Of::Qpn, true, "age>100000").len(), 0);
-}
-
-/// Not a test of a fact but a measurement: `cargo test --release -- --ignored --nocapture frame_with`.
-#[test]
-#[ignore = "tool: prints how long a frame takes; a figure, not a fact"]
-fn a_frame_with_all_qps_a_nic_can_have() {
-    use collector::feed::{Mode, Status};
-    use collector::observation::{Body, Observation, Qp, QpStats};
-    let mut engine = collector::engine::Engine::new(
-        collector::observation::recording::Header::new(),
-        collector::rule::Settings::default(),
-    );
-    for n in 0..261_632u32 {
-        let device = format!("mlx5_{}", n % 8);
-        let comm = format!("rank{}", n % 509);
-        let seen = Qp {
-            device: device.as_str().into(),
-            qpn: n,
-            port: Some(1),
-            pid: Some(n / 511),
-            comm: Some(comm.as_str().into()),
-            to: Some(QpState::Rts),
-            ..Qp::default()
-        };
-        engine.take(&Observation { t: 1, body: Body::Qp(seen) });
-        for t in [1_000_000, 1_001_000_000] {
-            let bytes = u64::from(n.wrapping_mul(2_654_435_761)) * t / 1_000_000;
-            let body = QpStats { device: device.as_str().into(), qpn: n, posts: t, bytes, ..QpStats::default() };
-            engine.take(&Observation { t, body: Body::QpStats(body) });
-        }
-    }
-    let (world, status) = (engine.snapshot(), Status::new(Mode::Live));
-    let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
-    let area = Rect::new(0, 0, 200, 60);
-    let mut buf = Buffer::empty(area);
-    let mut pane = Qps::default();
-    for (what, sort, filter) in
-        [("by rate", 7, ""), ("by comm", 6, ""), ("by rate, comm=rank5 pid>100", 7, "comm=rank5 pid>100")]
-    {
-        (pane.sort, pane.filter_text) = (sort, filter.to_owned());
-        pane.filter = Filter::parse(filter, &FIELDS).unwrap();
-        for (generation, new) in [(1, "new world"), (2, "new world"), (2, "same world")] {
-            let start = std::time::Instant::now();
-            pane.draw(
-                Scene {
-                    world: &world,
-                    status: &status,
-                    coverage: &collector::inventory::Coverage::default(),
-                    generation,
-                    theme: &theme,
-                },
-                area,
-                &mut buf,
-            );
-            println!("{what}, {new}: {:?}", start.elapsed());
-        }
-        pane.found_for = None;
-    }
-    let start = std::time::Instant::now();
-    let coverage = world.coverage();
-    println!("coverage of {} QPs: {:?}", coverage.qps, start.elapsed());
 }
