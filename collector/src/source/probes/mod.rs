@@ -356,12 +356,17 @@ impl Probes {
 
     /// Lets go of files that no process maps any more, and of those that are not what they were, which are looked at anew.
     fn let_go(&mut self) {
-        if self.attached.detach_overwritten() {
+        let overwritten = self.attached.detach_overwritten();
+        if !overwritten.is_empty() {
             self.changed = true;
+            if let Some(running) = &mut self.running {
+                running.qps.miss(|pid| self.discovery.may_map(pid, &overwritten));
+            }
             self.refresh();
             self.discovery.look_at_all();
         }
-        for file in self.discovery.unused() {
+        let attached = &self.attached;
+        for file in self.discovery.unused(&|file| attached.below(file)) {
             self.changed |= self.attached.detach_file(file);
         }
     }
@@ -749,6 +754,14 @@ fn uncounted(running: &Running, slots: u32) -> Vec<Missing> {
         (totals.leaked + running.qps.leaked, "slots could not be given back".to_owned(), None),
         (totals.no_batch, "what is built call by call could not be kept track of".to_owned(), None),
     ];
+    let gaps = running.qps.gaps();
+    let gap = (gaps != 0).then(|| Missing {
+        what: format!("some of what {gaps} QPs posted, and their completions from then on"),
+        reason: "the library they use was written over, or its mode or owner changed, while it was attached to; what \
+                 came until it was attached to again was not counted"
+            .to_owned(),
+        fix: None,
+    });
     let completions = [
         (totals.no_owner, "no QP could be told: several use one extended queue, or no slot was free".to_owned(), None),
         (totals.no_completion, "they could not be read from the process's memory".to_owned(), None),
@@ -759,5 +772,5 @@ fn uncounted(running: &Running, slots: u32) -> Vec<Missing> {
         }
     };
     let posts = numbers.into_iter().filter_map(told("posts or slots"));
-    posts.chain(completions.into_iter().filter_map(told("completions"))).collect()
+    posts.chain(completions.into_iter().filter_map(told("completions"))).chain(gap).collect()
 }

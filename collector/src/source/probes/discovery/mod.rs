@@ -244,9 +244,12 @@ impl Discovery {
         places
     }
 
-    /// Forgets the processes that are gone, and returns the files that none maps any more.
-    pub(super) fn unused(&mut self) -> Vec<FileId> {
-        let before: BTreeSet<FileId> = self.files().collect();
+    /// Forgets the processes that are gone, and returns the files that none maps any more. Who maps a file maps the one that
+    /// is `below` it as well: containers that share a layer have numbers of their own for its files, and one of them is that
+    /// by which the file is attached to.
+    pub(super) fn unused(&mut self, below: &dyn Fn(FileId) -> FileId) -> Vec<FileId> {
+        let mapped = |this: &Self| this.files().flat_map(|file| [file, below(file)]).collect::<BTreeSet<FileId>>();
+        let before = mapped(self);
         let proc = &self.proc;
         self.round += 1;
         self.changed = true;
@@ -255,8 +258,14 @@ impl Discovery {
             stat.as_deref().and_then(process::stat).is_some_and(|(start, _)| start == process.start)
         });
         self.refused.retain(|pid| proc.join(pid.to_string()).exists());
-        let after: BTreeSet<FileId> = self.files().collect();
+        let after = mapped(self);
         before.difference(&after).copied().collect()
+    }
+
+    /// Whether a process maps one of the files, as far as is known; one that is not known may.
+    pub(super) fn may_map(&self, pid: Option<u32>, files: &HashSet<FileId>) -> bool {
+        let process = pid.and_then(|pid| self.known.get(&pid));
+        process.is_none_or(|process| process.files.iter().any(|file| files.contains(file)))
     }
 
     fn files(&self) -> impl Iterator<Item = FileId> + '_ {
