@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use super::*;
+use crate::source::verbs::maps;
 
 /// Stands for a provider's functions: that they differ is what counts.
 fn poll_cq(cq: u64) -> u64 {
@@ -107,8 +108,23 @@ impl Running {
 }
 
 fn news(discovery: &mut Discovery) -> News {
-    discovery.wait(Duration::from_secs(60));
-    discovery.news().expect("the thread answers")
+    let mut all = News::default();
+    while discovery.job.is_some() {
+        discovery.wait(Duration::from_secs(60));
+        let mut news = discovery.news().expect("the thread answers");
+        all.places.append(&mut news.places);
+        all.modify_qp.append(&mut news.modify_qp);
+    }
+    all
+}
+
+/// The places of addresses that a process told.
+fn take(discovery: &mut Discovery, pid: u32, addresses: &[(Operation, u64)]) -> Vec<(Operation, Place)> {
+    let mut told = Addresses::default();
+    assert!(told.add(pid, addresses.iter().copied()));
+    discovery.told(told);
+    discovery.work(&|_| false);
+    news(discovery).places
 }
 
 #[test]
@@ -123,7 +139,7 @@ fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_
     let place = places.get(&Operation::PostSend).unwrap_or_else(|| panic!("{:?}", discovery.missing()));
     assert_eq!(places.len(), 3);
     // The same place by its address, as when a probe reports it.
-    let taken = discovery.take(pid, &[(Operation::PostSend, running.post_send), (Operation::PostRecv, 0)]);
+    let taken = take(&mut discovery, pid, &[(Operation::PostSend, running.post_send), (Operation::PostRecv, 0)]);
     assert_eq!(taken, [(Operation::PostSend, place.clone())]);
     assert!(discovery.missing().is_empty());
     // The file can be opened by what was found, and is the one that is mapped.
@@ -140,7 +156,7 @@ fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_
 fn a_process_whose_provider_is_known_is_not_searched() {
     let mut running = Running::start();
     let mut discovery = running.discovery();
-    discovery.take(running.child.id(), &[(Operation::PostSend, running.post_send)]);
+    take(&mut discovery, running.child.id(), &[(Operation::PostSend, running.post_send)]);
     let file = discovery.files().next().expect("it maps a provider");
     discovery.keep(file);
     discovery.known.clear();
@@ -160,7 +176,7 @@ fn a_file_that_is_called_like_a_device_is_none() {
     discovery.saw(running.child.id());
     discovery.work(&|_| false);
     assert!(news(&mut discovery).places.is_empty());
-    assert!(discovery.take(running.child.id(), &[(Operation::PostSend, running.post_send)]).is_empty());
+    assert!(take(&mut discovery, running.child.id(), &[(Operation::PostSend, running.post_send)]).is_empty());
     running.end();
 }
 
@@ -175,7 +191,7 @@ fn what_a_process_calls_functions_of_a_provider_is_attached_to_only_where_one_be
         let mut running = Running::with(DEVICE, shift);
         let mut discovery = running.discovery();
         let addresses = [(Operation::PostSend, running.post_send), (Operation::PostRecv, running.post_send)];
-        let places = discovery.take(running.child.id(), &addresses);
+        let places = take(&mut discovery, running.child.id(), &addresses);
         assert_eq!(places.len(), 2, "both lie in the program");
         let file = places[0].1.file();
         for (operation, place) in &places {
@@ -424,7 +440,7 @@ fn a_process_that_told_where_it_posts_before_it_was_looked_at_is_still_looked_at
     let mut running = Running::start();
     let pid = running.child.id();
     let mut discovery = running.discovery();
-    assert_eq!(discovery.take(pid, &[(Operation::PostSend, running.post_send)]).len(), 1);
+    assert_eq!(take(&mut discovery, pid, &[(Operation::PostSend, running.post_send)]).len(), 1);
     discovery.saw(pid);
     assert!(discovery.asked.contains(&pid));
     running.end();
