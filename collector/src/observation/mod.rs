@@ -647,7 +647,7 @@ pub struct QpStats<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions_sampled_ns: Option<u64>,
     /// Completions of the QP may have gone uncounted although they were watched: several QPs use one extended queue, and
-    /// nobody tells whose a completion is.
+    /// nobody tells whose a completion is; or its library was written over, and not attached to until it was looked at anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub completions_missed: bool,
     /// Error completions by `ibv_wc_status` name.

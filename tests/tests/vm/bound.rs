@@ -82,7 +82,7 @@ fn what_a_killed_recorder_left_is_told_without_leave_and_undone_with_it() {
         assert!(said.contains("rdmascope doctor --allow-changes"), "{said}");
         assert_eq!(modes(results, "next"), modes(results, "before"), "on {}", results.kernel);
         assert!(results.text("next.notes").contains("No such file"), "{}", results.text("next.notes"));
-        assert!(doctor(results, "next.json").contains("undone at the start"), "on {}", results.kernel);
+        assert!(doctor(results, "next.json").contains("undone of what others left"), "on {}", results.kernel);
     });
 }
 

@@ -23,6 +23,8 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 pub(super) struct Closed {
     pub(super) reason: String,
     pub(super) fix: Option<String>,
+    /// The kernel has no RDMA devices at all.
+    pub(super) no_rdma: bool,
 }
 
 /// Opens one more way to the kernel.
@@ -64,9 +66,10 @@ fn closed(error: &io::Error) -> Closed {
         return Closed {
             reason: "the kernel has no RDMA netlink: ib_core is not loaded".to_owned(),
             fix: Some("load the adapter's RDMA driver".to_owned()),
+            no_rdma: true,
         };
     }
-    Closed { reason: format!("the RDMA netlink socket cannot be opened: {error}"), fix: None }
+    Closed { reason: format!("the RDMA netlink socket cannot be opened: {error}"), fix: None, no_rdma: false }
 }
 
 impl Nldev {

@@ -1,5 +1,6 @@
 //! Loads the object and attaches its programs, each on its own: one that fails never costs the others.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use aya::programs::kprobe::KProbeLinkId;
@@ -243,6 +244,11 @@ impl Attached {
         self.uprobes.knows(file)
     }
 
+    /// The number a file is attached to under: another one, where it is another seen through an overlay.
+    pub(super) fn below(&self, file: FileId) -> FileId {
+        self.uprobes.below(file)
+    }
+
     /// How many operations are attached to in a file.
     pub(super) fn attached_to(&self, file: FileId) -> usize {
         self.uprobes.attached_to(file)
@@ -275,8 +281,8 @@ impl Attached {
         }
     }
 
-    /// Detaches from files that were written over. Returns whether there were some.
-    pub(super) fn detach_overwritten(&mut self) -> bool {
+    /// Detaches from files that were written over. Returns them.
+    pub(super) fn detach_overwritten(&mut self) -> HashSet<FileId> {
         self.uprobes.detach_overwritten()
     }
 

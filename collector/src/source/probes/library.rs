@@ -5,8 +5,10 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::elf::{Elf, Unreadable};
 use super::reason::Why;
@@ -35,16 +37,16 @@ struct Ident {
     overlay: bool,
     inode: u64,
     size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    links: u64,
+    modified: (i64, u32),
+    changed: (i64, u32),
+    links: u32,
 }
 
 impl Library {
     /// Opens a file that was found at `path`.
     pub(super) fn open(path: &Path) -> Result<Self, Why> {
         let file = regular(path).map_err(|error| format!("the file cannot be opened: {error}"))?;
-        let ident = Ident::of(&file).map_err(|error| format!("the file cannot be looked at: {error}"))?;
+        let ident = Ident::of(&file, on_overlay(&file)).map_err(|error| format!("the file cannot be looked at: {error}"))?;
         Ok(Self { file, ident, provider: OnceCell::new() })
     }
 
@@ -59,7 +61,7 @@ impl Library {
     /// nothing any more.
     pub(super) fn is_overwritten(&self) -> bool {
         // What cannot be asked is no news.
-        let Ok(now) = Ident::of(&self.file) else { return false };
+        let Ok(now) = Ident::of(&self.file, self.ident.overlay) else { return false };
         // That a name of it is gone, as after an upgrade, changes this time as well, and nothing else.
         let touched = now.changed != self.ident.changed && now.links == self.ident.links;
         (now.size, now.modified) != (self.ident.size, self.ident.modified) || touched
@@ -126,23 +128,27 @@ impl Library {
 }
 
 impl Ident {
-    fn of(file: &File) -> io::Result<Self> {
-        let facts = file.metadata()?;
-        #[allow(
-            clippy::unnecessary_cast,
-            clippy::cast_sign_loss,
-            reason = "the type of f_type differs between platforms"
-        )]
-        let overlay = rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u64 == OVERLAY);
+    /// By what is known of the file here: it is asked for again and again, and a network file system whose server is away
+    /// would keep the question waiting until it is back. What changed on the server is seen when anybody here sees it.
+    fn of(file: &File, overlay: bool) -> io::Result<Self> {
+        let wanted = StatxFlags::BASIC_STATS;
+        let facts = statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted)?;
+        let time = |at: rustix::fs::StatxTimestamp| (at.tv_sec, at.tv_nsec);
         Ok(Self {
             overlay,
-            inode: facts.ino(),
-            size: facts.size(),
-            modified: (facts.mtime(), facts.mtime_nsec()),
-            changed: (facts.ctime(), facts.ctime_nsec()),
-            links: facts.nlink(),
+            inode: facts.stx_ino,
+            size: facts.stx_size,
+            modified: time(facts.stx_mtime),
+            changed: time(facts.stx_ctime),
+            links: facts.stx_nlink,
         })
     }
+}
+
+/// Whether a file that has just been opened is on an overlay: that stays so.
+fn on_overlay(file: &File) -> bool {
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "the type of f_type differs between platforms")]
+    rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u64 == OVERLAY)
 }
 
 /// Opens a file, unless it is something that does more than being read when it is opened.

@@ -67,7 +67,7 @@ pub use confined::{CHILD_ARG as CONFINED_ARG, child_main as confined_main};
 use self::attach::{AER, Attached, DESTROY, Modules};
 use self::budget::{GROUPS, Governor, Standing, Turn, Work};
 use self::calibrate::Costs;
-use self::discovery::Discovery;
+use self::discovery::{Addresses, Discovery};
 use self::events::Events;
 use self::qps::Qps;
 use self::reason::Why;
@@ -179,7 +179,7 @@ struct Running {
     /// What was last told of each device's fan-out, in one number.
     fans: HashMap<u64, u64>,
     /// What processes told of their providers' operations.
-    learned: Vec<Learned>,
+    learned: Addresses,
     /// Devices that a QP was created on: a new one may have a provider that is not attached yet.
     devices: HashSet<String>,
     /// Processes that created or changed a QP since the last look: theirs may be another build of the provider.
@@ -327,11 +327,17 @@ impl Probes {
 
     /// Finds the builds of providers that processes use and the host does not have, and lets go of those that none uses.
     fn discover(&mut self) {
+        let learned = self.running.as_mut().map(|running| std::mem::take(&mut running.learned));
         if !self.data_path || !own_pids() {
             return;
         }
-        for tgid in self.running.iter_mut().flat_map(|running| std::mem::take(&mut running.users)) {
-            self.discovery.saw(tgid);
+        // Those of tables that `learn` met for the first time.
+        let beyond = self.discovery.told(learned.unwrap_or_default());
+        if let Some(running) = &mut self.running {
+            running.lost += beyond;
+            for tgid in std::mem::take(&mut running.users) {
+                self.discovery.saw(tgid);
+            }
         }
         if let Some(news) = self.discovery.news() {
             for (operation, place) in &news.places {
@@ -345,23 +351,19 @@ impl Probes {
         self.discovery.work(&|file| attached.knows(file));
     }
 
-    /// Attaches to the functions that processes were seen to use: those of tables that `learn` met for the first time.
-    fn learned(&mut self) {
-        for learned in self.running.iter_mut().flat_map(|running| std::mem::take(&mut running.learned)) {
-            for (operation, place) in self.discovery.take(learned.tgid, &addresses(&learned)) {
-                self.changed |= self.attached.attach(operation, &place);
-            }
-        }
-    }
-
     /// Lets go of files that no process maps any more, and of those that are not what they were, which are looked at anew.
     fn let_go(&mut self) {
-        if self.attached.detach_overwritten() {
+        let overwritten = self.attached.detach_overwritten();
+        if !overwritten.is_empty() {
             self.changed = true;
+            if let Some(running) = &mut self.running {
+                running.qps.miss(|pid| self.discovery.may_map(pid, &overwritten));
+            }
             self.refresh();
             self.discovery.look_at_all();
         }
-        for file in self.discovery.unused() {
+        let attached = &self.attached;
+        for file in self.discovery.unused(&|file| attached.below(file)) {
             self.changed |= self.attached.detach_file(file);
         }
     }
@@ -492,7 +494,7 @@ impl Running {
             last_t: 0,
             sweeps: 0,
             fans: HashMap::new(),
-            learned: Vec::new(),
+            learned: Addresses::default(),
             devices: HashSet::new(),
             users: BTreeSet::new(),
         }))
@@ -506,17 +508,21 @@ impl Running {
         let mut new_device = false;
         let mut batch = Vec::new();
         for _ in 0..MOST_BATCHES {
-            while batch.len() < BATCH
+            let mut read = 0;
+            while read < BATCH
                 && let Some(record) = self.ring.next()
             {
+                read += 1;
                 match (events::learned(&record), events::read(&record)) {
-                    (Some(learned), _) => self.learned.push(learned),
+                    (Some(learned), _) => {
+                        self.lost += u64::from(!self.learned.add(learned.tgid, addresses(&learned)));
+                    }
                     (None, Some(event)) => batch.push(event),
                     (None, None) => self.lost += 1,
                 }
             }
             self.qps.collect(&mut self.maps);
-            if batch.is_empty() {
+            if read == 0 {
                 break;
             }
             for event in batch.drain(..) {
@@ -681,7 +687,6 @@ impl Source for Probes {
         if new_device {
             self.refresh();
         }
-        self.learned();
         self.discover();
         self.govern(now, now >= self.due);
         if now >= self.due && self.running.as_ref().is_some_and(|running| running.sweeps.is_multiple_of(REAP_SWEEPS)) {
@@ -749,6 +754,14 @@ fn uncounted(running: &Running, slots: u32) -> Vec<Missing> {
         (totals.leaked + running.qps.leaked, "slots could not be given back".to_owned(), None),
         (totals.no_batch, "what is built call by call could not be kept track of".to_owned(), None),
     ];
+    let gaps = running.qps.gaps();
+    let gap = (gaps != 0).then(|| Missing {
+        what: format!("some of what {gaps} QPs posted, and their completions from then on"),
+        reason: "the library they use was written over, or its mode or owner changed, while it was attached to; what \
+                 came until it was attached to again was not counted"
+            .to_owned(),
+        fix: None,
+    });
     let completions = [
         (totals.no_owner, "no QP could be told: several use one extended queue, or no slot was free".to_owned(), None),
         (totals.no_completion, "they could not be read from the process's memory".to_owned(), None),
@@ -759,5 +772,5 @@ fn uncounted(running: &Running, slots: u32) -> Vec<Missing> {
         }
     };
     let posts = numbers.into_iter().filter_map(told("posts or slots"));
-    posts.chain(completions.into_iter().filter_map(told("completions"))).collect()
+    posts.chain(completions.into_iter().filter_map(told("completions"))).chain(gap).collect()
 }

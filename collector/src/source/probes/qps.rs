@@ -39,6 +39,8 @@ pub(super) struct Known {
     alive: bool,
     /// The last sweep found it destroyed, but there was no event of it.
     retired: bool,
+    /// For a while what it did was not watched: completions may have gone uncounted.
+    gap: bool,
 }
 
 impl Known {
@@ -98,6 +100,26 @@ impl Qps {
         for qp in qps {
             self.touch(qp);
         }
+    }
+
+    /// What the processes that are `meant` post is not watched for a while. A completion that comes meanwhile is never
+    /// counted: none of the QPs they have now has a number of its completions any more.
+    pub(super) fn miss(&mut self, meant: impl Fn(Option<u32>) -> bool) {
+        let known: Vec<u32> = self.by_key.values().copied().collect();
+        for qp in known {
+            if let Some(known) = self.known.get_mut(qp as usize)
+                && known.slot.is_some()
+                && meant(known.pid)
+            {
+                known.gap = true;
+                self.touch(qp);
+            }
+        }
+    }
+
+    /// QPs of which some was not watched for a while.
+    pub(super) fn gaps(&self) -> usize {
+        self.known.iter().filter(|known| known.gap).count()
     }
 
     /// Takes up the slots that changed.
@@ -313,7 +335,7 @@ impl Qps {
             return;
         }
         self.sum.read(store, known.slots());
-        let told = known.pid.is_none_or(|pid| !self.untold.contains(&pid));
+        let told = !known.gap && known.pid.is_none_or(|pid| !self.untold.contains(&pid));
         // That its completions have no number any more is told as well, though it may post nothing any more.
         let signature = self.sum.signature().wrapping_add(u64::from(!told));
         if signature == known.emitted {

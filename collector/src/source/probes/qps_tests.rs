@@ -394,6 +394,31 @@ fn completions_that_are_not_counted_any_more_are_told_though_no_number_changed()
 }
 
 #[test]
+fn qps_that_were_not_watched_for_a_while_have_no_completions_any_more_and_those_made_later_have() {
+    let mut bench = with_completions(1);
+    bench.memory.complete(1, 0);
+    bench.memory.give(2, "rxea", 18, 200, 10);
+    bench.memory.post(2, 6, 20);
+    bench.memory.complete(2, 0);
+    bench.collect();
+    bench.sweep(1000);
+    bench.said();
+    bench.qps.miss(|pid| pid == Some(100));
+    assert_eq!(bench.qps.gaps(), 1);
+    bench.memory.give(3, "rxea", 19, 100, 1500);
+    bench.memory.post(3, 6, 1501);
+    bench.memory.complete(3, 0);
+    bench.memory.complete(2, 0);
+    bench.collect();
+    bench.sweep(2000);
+    let said = bench.said();
+    assert!(said.contains(&"rxea:17 posts 3 bytes 300 sizes 3 and more".to_owned()), "{said:?}");
+    for other in ["rxea:18 posts 1 bytes 6 sizes 1 completions 2", "rxea:19 posts 1 bytes 6 sizes 1 completions 1"] {
+        assert!(said.contains(&other.to_owned()), "{other}: {said:?}");
+    }
+}
+
+#[test]
 fn errors_of_a_qp_without_room_for_statuses_are_told_without_a_name() {
     let mut bench = with_completions(6);
     for status in [0, 12] {

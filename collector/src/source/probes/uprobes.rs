@@ -3,7 +3,7 @@
 //! A place is a function of a file, and each operation is attached to it once, also where several operations share a
 //! function. A group of them goes off and comes back as one, since what one counts alone means nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::thread;
 
 use aya::Ebpf;
@@ -286,19 +286,29 @@ impl Uprobes {
         self.sites.iter().any(|site| site.is_in(group) && !site.links.is_empty())
     }
 
+    /// The number a file is attached to under: another one, where it is another seen through an overlay.
+    pub(super) fn below(&self, file: FileId) -> FileId {
+        self.same.get(&file).copied().unwrap_or(file)
+    }
+
     /// Detaches from files that were written over: their functions lie elsewhere, and a breakpoint where one lay changes
-    /// other code. Returns whether there were such files, which have to be looked at anew.
-    pub(super) fn detach_overwritten(&mut self) -> bool {
+    /// other code. Returns such files, under every number they were seen with; they have to be looked at anew, and what comes
+    /// until then is not counted.
+    pub(super) fn detach_overwritten(&mut self) -> HashSet<FileId> {
         let files = self.libraries.iter().filter(|(_, library)| library.is_overwritten());
-        let files: Vec<FileId> = files.map(|(file, _)| *file).collect();
+        let mut files: HashSet<FileId> = files.map(|(file, _)| *file).collect();
+        let seen_through: Vec<FileId> =
+            self.same.iter().filter(|(_, other)| files.contains(other)).map(|(file, _)| *file).collect();
         for file in &files {
             self.detach_file(*file);
             self.changes += 1;
         }
-        !files.is_empty()
+        files.extend(seen_through);
+        files
     }
 
-    /// Detaches from a file and lets it go. Returns whether it was attached to.
+    /// Detaches from a file and lets it go: one that no process maps, by this number or by one under which an overlay shows
+    /// it. Returns whether it was attached to.
     pub(super) fn detach_file(&mut self, file: FileId) -> bool {
         let refused = self.refused.forget(file);
         if self.same.remove(&file).is_some() {

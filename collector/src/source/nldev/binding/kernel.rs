@@ -8,6 +8,11 @@ use crate::source::nldev::reply::{self, CounterMode, DeviceInfo};
 use crate::source::nldev::sets::{self, Listed};
 use crate::source::nldev::uapi::{COUNTER_MODE_AUTO, attr, change, command};
 
+pub(super) const EPERM: i32 = 1;
+
+/// What changing something takes.
+pub(super) const NEEDED: &str = "root, or CAP_NET_ADMIN";
+
 /// Why something could not be asked or done.
 #[derive(Debug, Error)]
 pub(super) enum Trouble {
@@ -29,6 +34,19 @@ impl Trouble {
             Self::Fault(Fault::Refused(errno)) => Some(*errno),
             _ => None,
         }
+    }
+
+    /// What helps against it.
+    pub(super) fn fix(&self) -> Option<String> {
+        match self {
+            Self::Closed(closed) => closed.fix.clone(),
+            _ => (self.errno() == Some(EPERM)).then(|| NEEDED.to_owned()),
+        }
+    }
+
+    /// There is no RDMA device, and with it nothing of what was changed.
+    pub(super) fn no_rdma(&self) -> bool {
+        matches!(self, Self::Closed(closed) if closed.no_rdma)
     }
 }
 

@@ -28,7 +28,7 @@ use crate::source::{Availability, Emit, Missing, Source};
 use super::availability;
 use super::reply::{CounterMode, DeviceInfo};
 use super::uapi::COUNTER_MODE_AUTO;
-use kernel::{Kernel, Trouble};
+use kernel::Kernel;
 use note::{Changed, Note, Notes};
 pub use options::{BindBy, Changes, Options};
 use port::{MAX_QPS, Port, State, may_bind, missing, refused, too_many};
@@ -38,7 +38,7 @@ use undo::{Undone, undo};
 /// The source's name.
 pub const NAME: &str = "binding";
 
-/// Between two looks at the devices and their modes, ns.
+/// Between two looks at the notes, the devices and their modes, ns.
 const PERIOD_NS: Nanos = 5_000_000_000;
 
 /// What the source tells in an observation: what it undid, or what somebody else did.
@@ -58,8 +58,8 @@ pub struct Binding {
     /// This process's note; it has the ports in it that are bound.
     note: Option<Note>,
     ports: Vec<Port>,
-    /// Notes of others have been looked at, and undone where they had to be.
-    settled: bool,
+    /// Notes that could not be dealt with, and why not: they are not tried again.
+    kept: Vec<(Process, Missing)>,
     /// Why nothing can be done at all.
     trouble: Option<Missing>,
     /// What others left and is still there.
@@ -86,7 +86,7 @@ impl Binding {
             notes: Notes::at(&options.directory),
             note: None,
             ports: Vec::new(),
-            settled: false,
+            kept: Vec::new(),
             trouble: None,
             left: Vec::new(),
             undone: Vec::new(),
@@ -97,38 +97,63 @@ impl Binding {
         }
     }
 
-    /// Looks at the notes of others, and undoes what processes left that have ended. `false` when it must be done again.
-    fn settle(&mut self, may_undo: bool) -> bool {
-        let all = self.notes.all();
-        self.left.clear();
-        if all.is_empty() {
-            return true;
-        }
-        let lock = if may_undo { self.notes.lock() } else { Ok(None) };
-        if may_undo && !matches!(lock, Ok(Some(_))) {
-            let why = match lock {
-                Err(error) => format!("the notes in {} cannot be locked: {error}", self.notes.directory().display()),
-                Ok(_) => "another rdmascope is changing counters just now".to_owned(),
+    /// Looks at the notes of others, and undoes what processes left that have ended. `false` when it must be done before
+    /// anything else, and could not be now.
+    fn settle(&mut self) -> bool {
+        let mut all = self.notes.all();
+        (self.trouble, self.left) = (None, Vec::new());
+        let may_undo = self.options.changes != Changes::None;
+        let mut lock = None;
+        if may_undo && all.iter().flatten().any(|note| self.is_left(note)) {
+            let why = match self.notes.lock() {
+                Ok(Some(taken)) => {
+                    lock = Some(taken);
+                    // Another one may have undone something until it was ours.
+                    all = self.notes.all();
+                    None
+                }
+                Ok(None) => Some("another rdmascope is changing counters just now".to_owned()),
+                Err(error) => {
+                    Some(format!("the notes in {} cannot be locked: {error}", self.notes.directory().display()))
+                }
             };
-            self.trouble = Some(missing("counters by QP type", why, None));
-            return false;
+            if let Some(why) = why {
+                self.trouble = Some(missing("counters by QP type", why, None));
+                return false;
+            }
         }
         for note in all {
             match note {
-                Ok(note) => self.settle_note(note, may_undo),
+                Ok(note) => self.settle_note(note, lock.is_some()),
                 Err(why) => self.left.push(missing("a note of what was changed", why, None)),
             }
         }
         true
     }
 
-    fn settle_note(&mut self, mut note: Note, may_undo: bool) {
+    /// The note is of a process that is gone, and was not tried in vain.
+    fn is_left(&self, note: &Note) -> bool {
+        matches!(note.process.life(&self.options.proc), Life::Ended | Life::EarlierBoot) && self.kept(note).is_none()
+    }
+
+    fn kept(&self, note: &Note) -> Option<&Missing> {
+        self.kept.iter().find(|(process, _)| *process == note.process).map(|(_, why)| why)
+    }
+
+    /// What is told of a note; with the `lock`, what it tells is undone.
+    fn settle_note(&mut self, mut note: Note, lock: bool) {
         let pid = note.process.pid;
         let ports = note.ports.iter().map(Changed::name).collect::<Vec<_>>().join(", ");
+        if let Some(why) = self.kept(&note) {
+            return self.left.push(why.clone());
+        }
         match note.process.life(&self.options.proc) {
-            Life::EarlierBoot if may_undo => {
+            Life::EarlierBoot if lock => {
                 note.ports.clear();
-                let _ = self.notes.put(&note);
+                if let Err(error) = self.notes.put(&note) {
+                    let reason = format!("that of an earlier boot cannot be removed: {error}");
+                    self.keep(&note, missing("a note of what was changed", reason, None));
+                }
             }
             Life::Living | Life::EarlierBoot => {}
             Life::Unknown(why) => {
@@ -137,15 +162,13 @@ impl Binding {
                 );
                 self.left.push(missing("what another rdmascope changed", reason, None));
             }
-            Life::Ended if may_undo => {
-                for undone in undo(&mut self.kernel, &self.notes, &mut note, |_| true) {
-                    let (Undone::Done(what) | Undone::Kept(what)) = &undone;
-                    self.untold.push(format!("left by process {pid}, which has ended: {what}"));
+            Life::Ended if lock => {
+                for undone in undo(&mut self.kernel, &self.notes, &mut note, false, |_| true) {
+                    self.untold.push(format!("left by process {pid}, which has ended: {}", undone.what()));
                     match undone {
                         Undone::Done(what) => self.undone.push(what),
-                        Undone::Kept(what) => {
-                            let fix = Some("root, or CAP_NET_ADMIN".to_owned());
-                            self.left.push(missing("what an earlier run changed", what, fix));
+                        Undone::Kept { what, fix } => {
+                            self.keep(&note, missing("what an earlier run changed", what, fix));
                         }
                     }
                 }
@@ -159,13 +182,17 @@ impl Binding {
         }
     }
 
+    fn keep(&mut self, note: &Note, why: Missing) {
+        self.left.push(why.clone());
+        self.kept.push((note.process.clone(), why));
+    }
+
     /// Follows the devices: gives new ports the automatic mode, and sees whether those that have it still do.
     fn follow(&mut self, by: BindBy) {
         let devices = match self.kernel.devices() {
             Ok(devices) => devices,
             Err(trouble) => {
-                let fix = if let Trouble::Closed(closed) = &trouble { closed.fix.clone() } else { None };
-                self.trouble = Some(missing("counters by QP type", trouble.to_string(), fix));
+                self.trouble = Some(missing("counters by QP type", trouble.to_string(), trouble.fix()));
                 return;
             }
         };
@@ -184,7 +211,8 @@ impl Binding {
         self.bind(candidates, by.mask());
     }
 
-    /// A device that is gone took its counters with it.
+    /// A device that is not here any more is not asked. It stays in the note: one that is gone took its counters with it, but
+    /// one that was moved to another network namespace keeps its mode, and may be back at the end.
     fn forget_gone(&mut self, devices: &[DeviceInfo]) {
         let there = |index: u32| devices.iter().any(|device| device.index == index);
         self.ports.retain(|port| there(port.device.index));
@@ -193,7 +221,6 @@ impl Binding {
                 port.device = device.clone();
             }
         }
-        self.note_less(|port| there(port.index));
     }
 
     /// Keeps in the note only the ports that `stays` says.
@@ -237,10 +264,8 @@ impl Binding {
     /// Undoes what was changed of the ports that are `meant`.
     fn undo(&mut self, meant: impl Fn(&Changed) -> bool) {
         let Some(note) = &mut self.note else { return };
-        for undone in undo(&mut self.kernel, &self.notes, note, meant) {
-            let (Undone::Done(what) | Undone::Kept(what)) = undone;
-            self.untold.push(what);
-        }
+        let all = undo(&mut self.kernel, &self.notes, note, true, meant);
+        self.untold.extend(all.iter().map(|undone| undone.what().to_owned()));
     }
 
     /// Gives ports the automatic mode, those that have none and may have it. All are noted before the first is changed.
@@ -291,6 +316,10 @@ impl Binding {
                 Process::own(&self.options.proc).map_err(|error| format!("this process cannot be named: {error}"))?,
             ),
         };
+        let again = |noted: &Changed| {
+            wanted.iter().any(|(device, port, _)| (device.index, *port) == (noted.index, noted.port))
+        };
+        note.ports.retain(|noted| !again(noted));
         let before = note.ports.len();
         note.ports.extend(wanted.iter().map(|(device, port, before)| Changed {
             device: device.name.clone(),
@@ -362,7 +391,7 @@ impl Source for Binding {
             }
         };
         if !self.undone.is_empty() {
-            sees = format!("{sees}; undone at the start: {}", self.undone.join("; "));
+            sees = format!("{sees}; undone of what others left: {}", self.undone.join("; "));
         }
         let state = match (self.options.changes, self.bound()) {
             // Something is left of an earlier run: that is worth being seen.
@@ -383,14 +412,11 @@ impl Source for Binding {
     }
 
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
-        if !self.settled {
-            self.settled = self.settle(self.options.changes != Changes::None);
-        }
-        self.due = if self.settled { Nanos::MAX } else { now.saturating_add(PERIOD_NS) };
-        if let (Changes::Bind(by), true, false) = (self.options.changes, self.settled, self.ended) {
+        let settled = self.settle();
+        if let (Changes::Bind(by), true, false) = (self.options.changes, settled, self.ended) {
             self.follow(by);
-            self.due = now.saturating_add(PERIOD_NS);
         }
+        self.due = now.saturating_add(PERIOD_NS);
         self.tell(now, emit);
     }
 

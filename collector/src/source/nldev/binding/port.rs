@@ -1,6 +1,6 @@
 //! What becomes of a port, and the reasons for leaving it as it is.
 
-use super::kernel::{Kernel, Trouble};
+use super::kernel::{EPERM, Kernel, NEEDED, Trouble};
 use crate::source::Missing;
 use crate::source::nldev::reply::{CounterMode, DeviceInfo};
 use crate::source::nldev::uapi::{COUNTER_MASK_PID, COUNTER_MASK_QP_TYPE, COUNTER_MODE_AUTO, COUNTER_MODE_NONE};
@@ -9,7 +9,6 @@ use crate::source::nldev::uapi::{COUNTER_MASK_PID, COUNTER_MASK_QP_TYPE, COUNTER
 /// cannot be listed by anybody, and tools that try do not end. So nothing is bound on a device with more QPs than this.
 pub(super) const MAX_QPS: u64 = 2_000;
 
-pub(super) const EPERM: i32 = 1;
 pub(super) const EBUSY: i32 = 16;
 pub(super) const EINVAL: i32 = 22;
 /// `EOPNOTSUPP` (include/uapi/asm-generic/errno.h).
@@ -49,7 +48,7 @@ pub(super) fn too_many(qps: u64) -> String {
 /// What a refusal to set the mode means.
 pub(super) fn refused(trouble: &Trouble) -> State {
     let (reason, fix) = match trouble.errno() {
-        Some(EPERM) => ("binding needs CAP_NET_ADMIN".to_owned(), Some("root, or CAP_NET_ADMIN")),
+        Some(EPERM) => ("binding needs CAP_NET_ADMIN".to_owned(), Some(NEEDED)),
         Some(EBUSY) => (
             "QPs are bound to counters already (EBUSY); whoever did that keeps it".to_owned(),
             Some("rdma statistic qp unbind, when nobody needs them"),
@@ -77,7 +76,7 @@ pub(super) fn may_bind(kernel: &mut Kernel, device: &DeviceInfo, port: u32) -> R
         return Err(left(
             format!("QPs are {how}; whoever did that keeps it, and their counters are read"),
             None,
-            false,
+            true,
         ));
     }
     match kernel.qps(device.index) {

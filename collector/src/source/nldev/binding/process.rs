@@ -16,6 +16,10 @@ pub(super) struct Process {
     pub(super) boot_id: String,
     /// `pid:[4026531836]`: the number means something in this namespace only.
     pub(super) pid_namespace: String,
+    /// `net:[4026531840]`: a device may be seen in this namespace only (`rdma system set netns exclusive`). Absent in notes of
+    /// versions that did not write it.
+    #[serde(default)]
+    pub(super) net_namespace: Option<String>,
 }
 
 /// What became of a process.
@@ -40,7 +44,8 @@ impl Process {
             pid: std::process::id(),
             start_ticks: start_ticks(&stat).ok_or_else(odd)?,
             boot_id: boot_id(proc)?,
-            pid_namespace: pid_namespace(proc)?,
+            pid_namespace: namespace(proc, "pid")?,
+            net_namespace: namespace(proc, "net").ok(),
         })
     }
 
@@ -51,8 +56,12 @@ impl Process {
             Ok(_) => {}
             Err(_) => return Life::Unknown("the boot's id cannot be read"),
         }
-        if pid_namespace(proc).ok().as_ref() != Some(&self.pid_namespace) {
+        if namespace(proc, "pid").ok().as_ref() != Some(&self.pid_namespace) {
             return Life::Unknown("it is of another PID namespace");
+        }
+        // Here its devices may be out of sight, which is not gone.
+        if self.net_namespace.is_some() && namespace(proc, "net").ok() != self.net_namespace {
+            return Life::Unknown("it is of another network namespace");
         }
         match fs::read_to_string(proc.join(self.pid.to_string()).join("stat")) {
             Ok(stat) => match start_ticks(&stat) {
@@ -72,8 +81,8 @@ fn boot_id(proc: &Path) -> io::Result<String> {
     Ok(fs::read_to_string(proc.join("sys/kernel/random/boot_id"))?.trim().to_owned())
 }
 
-fn pid_namespace(proc: &Path) -> io::Result<String> {
-    Ok(fs::read_link(proc.join("self/ns/pid"))?.to_string_lossy().into_owned())
+fn namespace(proc: &Path, kind: &str) -> io::Result<String> {
+    Ok(fs::read_link(proc.join("self/ns").join(kind))?.to_string_lossy().into_owned())
 }
 
 /// The name before it may hold anything, also brackets.
@@ -102,6 +111,12 @@ mod tests {
         assert_eq!(booted.life(Path::new("/proc")), Life::EarlierBoot);
         let elsewhere = Process { pid: u32::MAX, pid_namespace: "pid:[1]".to_owned(), ..own.clone() };
         assert!(matches!(elsewhere.life(Path::new("/proc")), Life::Unknown(_)));
+        assert!(own.net_namespace.is_some());
+        let ended = Process { pid: u32::MAX, ..own.clone() };
+        let unseen = Process { net_namespace: Some("net:[1]".to_owned()), ..ended.clone() };
+        assert!(matches!(unseen.life(Path::new("/proc")), Life::Unknown(why) if why.contains("network")));
+        let older = Process { net_namespace: None, ..ended };
+        assert_eq!(older.life(Path::new("/proc")), Life::Ended);
         assert!(matches!(own.life(Path::new("/nonexistent")), Life::Unknown(_)));
     }
 }

@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use super::port::{EBUSY, EINVAL, EOPNOTSUPP, EPERM};
+use super::kernel::EPERM;
+use super::port::{EBUSY, EINVAL, EOPNOTSUPP};
 use super::*;
 use crate::source::nldev::conversation::Conversation;
 use crate::source::nldev::scene::{

@@ -1,7 +1,7 @@
 //! Undoing what a note tells: a port leaves the automatic mode, and the QPs that were bound in it are let go. What somebody
 //! else has changed since is left alone.
 
-use super::kernel::{Kernel, Trouble};
+use super::kernel::{EPERM, Kernel, Trouble};
 use super::note::{Changed, Note, Notes};
 use crate::source::nldev::uapi::{COUNTER_MODE_AUTO, COUNTER_MODE_MANUAL, COUNTER_MODE_NONE};
 
@@ -13,20 +13,34 @@ pub(super) const MAX_RELEASES: usize = 4096;
 pub(super) enum Undone {
     /// It is as before, or nothing more can be done about it; in words.
     Done(String),
-    /// It could not be undone now, and why not: the note is kept.
-    Kept(String),
+    /// It could not be undone now, why not, and what helps: the note is kept.
+    Kept { what: String, fix: Option<String> },
+}
+
+impl Undone {
+    /// In words.
+    pub(super) fn what(&self) -> &str {
+        match self {
+            Self::Done(what) | Self::Kept { what, .. } => what,
+        }
+    }
 }
 
 /// Undoes what a note tells of the ports that are `meant`. The note says so before anything is changed, and is gone when no
 /// port is left in it. Returns what came of each.
+///
+/// Whose note is another's (not `own`) and cannot be written, undoes nothing: the note would have it undone again and again,
+/// also what somebody else does meanwhile.
 pub(super) fn undo(
     kernel: &mut Kernel,
     notes: &Notes,
     note: &mut Note,
+    own: bool,
     meant: impl Fn(&Changed) -> bool,
 ) -> Vec<Undone> {
     let devices = match kernel.devices() {
         Ok(devices) => devices,
+        Err(trouble) if trouble.no_rdma() => Vec::new(),
         Err(trouble) => {
             return note.ports.iter().filter(|port| meant(port)).map(|port| kept(port, &trouble)).collect();
         }
@@ -42,8 +56,15 @@ pub(super) fn undo(
     for port in note.ports.iter_mut().filter(|port| meant(port)) {
         port.undoing = true;
     }
-    // A note that cannot be written says less than it could; what it tells is undone all the same.
-    let _ = notes.put(note);
+    let changes = before.iter().any(|port| meant(port) && there(port));
+    if changes
+        && let Err(error) = notes.put(note)
+        && !own
+    {
+        note.ports = before;
+        let why = format!("its note in {} cannot be written: {error}", notes.directory().display());
+        return note.ports.iter().filter(|port| meant(port)).map(|port| not_undone(port, &why, None)).collect();
+    }
     let mut allowed = MAX_RELEASES;
     let mut all = Vec::new();
     let mut left = Vec::new();
@@ -55,29 +76,34 @@ pub(super) fn undo(
         let undone = if there(&port) {
             undo_port(kernel, &port, &mut allowed)
         } else {
-            Undone::Done(format!("{}: the device is gone, and what was changed with it", port.name()))
+            let what = "the device is not here: gone, and what was changed with it, or moved to another network namespace";
+            Undone::Done(format!("{}: {what}", port.name()))
         };
-        if matches!(undone, Undone::Kept(_)) {
+        if matches!(undone, Undone::Kept { .. }) {
             left.push(port);
         }
         all.push(undone);
     }
     note.ports = left;
     if let Err(error) = notes.put(note) {
-        all.push(Undone::Kept(format!("the note in {} cannot be put right: {error}", notes.directory().display())));
+        let what = format!("the note in {} cannot be put right: {error}", notes.directory().display());
+        all.push(Undone::Kept { what, fix: None });
     }
     all
 }
 
 fn kept(port: &Changed, trouble: &Trouble) -> Undone {
     let why = match trouble.errno() {
-        Some(super::port::EPERM) => "it needs CAP_NET_ADMIN".to_owned(),
+        Some(EPERM) => "it needs CAP_NET_ADMIN".to_owned(),
         _ => trouble.to_string(),
     };
-    Undone::Kept(format!(
-        "{}: QPs are still bound to counters by type, and that could not be undone: {why}",
-        port.name()
-    ))
+    not_undone(port, &why, trouble.fix())
+}
+
+fn not_undone(port: &Changed, why: &str, fix: Option<String>) -> Undone {
+    let port = port.name();
+    let what = format!("{port}: QPs are still bound to counters by type, and that could not be undone: {why}");
+    Undone::Kept { what, fix }
 }
 
 fn undo_port(kernel: &mut Kernel, port: &Changed, allowed: &mut usize) -> Undone {
@@ -89,37 +115,28 @@ fn undo_port(kernel: &mut Kernel, port: &Changed, allowed: &mut usize) -> Undone
     match mode.mode {
         COUNTER_MODE_NONE => return Undone::Done(format!("{name}: QPs are not bound to counters any more")),
         COUNTER_MODE_AUTO if mode.mask == port.mask => {
-            // Listed before: what is bound afterwards is somebody else's.
-            let sets = kernel.automatic_sets(port.index, port.port);
             if let Err(trouble) = kernel.set_automatic(port.index, port.port, 0) {
                 return kept(port, &trouble);
             }
-            return release(kernel, port, sets, allowed);
+            return release(kernel, port, allowed);
         }
         // The automatic mode was ended by us, and then something came between.
-        COUNTER_MODE_MANUAL if port.undoing => {
-            let sets = kernel.automatic_sets(port.index, port.port);
-            return release(kernel, port, sets, allowed);
-        }
+        COUNTER_MODE_MANUAL if port.undoing => return release(kernel, port, allowed),
         _ => {}
     }
     Undone::Done(format!("{name}: somebody has changed how QPs are bound to counters since; it is left so"))
 }
 
-/// Lets the QPs of the sets go.
-fn release(
-    kernel: &mut Kernel,
-    port: &Changed,
-    sets: Result<Option<Vec<super::kernel::MadeSet>>, Trouble>,
-    allowed: &mut usize,
-) -> Undone {
+/// Lets the QPs go that are bound by the automatic mode, which has ended: what is bound from now on is somebody else's, and
+/// no automatic set.
+fn release(kernel: &mut Kernel, port: &Changed, allowed: &mut usize) -> Undone {
     let name = port.name();
     let stay = |why: &str| {
         Undone::Done(format!(
             "{name}: no further QP is bound to counters; those that are stay so until they end: {why}"
         ))
     };
-    let sets = match sets {
+    let sets = match kernel.automatic_sets(port.index, port.port) {
         Ok(Some(sets)) => sets,
         Ok(None) => return stay("there are more in a set than the kernel can list"),
         Err(trouble) => return stay(&trouble.to_string()),

@@ -11,6 +11,9 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 /// Where the kernel lists them; `dev` of each is its number, `MAJOR:MINOR`.
 pub(super) const CLASS: &str = "/sys/class/infiniband_verbs";
 
+/// Open files of one process that are looked at; of one that has more it cannot be told.
+const MOST_FILES: usize = 65_536;
+
 /// The numbers of the devices there are.
 #[derive(Debug, Default)]
 pub(super) struct Devices(HashSet<(u32, u32)>);
@@ -25,10 +28,17 @@ impl Devices {
     /// Whether a process, by its directory in `/proc`, has one open.
     ///
     /// # Errors
-    /// When its open files may not be looked at.
+    /// When its open files may not be looked at, or are too many.
     pub(super) fn open_in(&self, process: &Path) -> io::Result<bool> {
+        self.open_among(process, MOST_FILES)
+    }
+
+    fn open_among(&self, process: &Path, most: usize) -> io::Result<bool> {
         let mut refused = None;
-        for entry in fs::read_dir(process.join("fd"))? {
+        for (n, entry) in fs::read_dir(process.join("fd"))?.enumerate() {
+            if n >= most {
+                return Err(io::Error::other(format!("it has more than {most} files open")));
+            }
             let path = entry?.path();
             match fs::read_link(&path) {
                 Ok(name) if may_be_one(&name.to_string_lossy()) => {}
@@ -86,6 +96,19 @@ mod tests {
         assert!(devices("1:7\n").open_in(own).expect("one's own process"));
         assert!(!devices("231:192\n").open_in(own).expect("one's own process"));
         assert!(!devices("nonsense").open_in(own).expect("one's own process"));
+    }
+
+    #[test]
+    fn no_more_files_of_a_process_are_looked_at_than_the_bound() {
+        let process = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir(process.path().join("fd")).expect("a directory");
+        for n in 0..8 {
+            std::os::unix::fs::symlink("/dev/null", process.path().join(format!("fd/{n}"))).expect("a link");
+        }
+        let devices = devices("231:192\n");
+        assert!(!devices.open_among(process.path(), 8).expect("it can be looked at"));
+        let error = devices.open_among(process.path(), 7).expect_err("too many").to_string();
+        assert!(error.contains("more than 7 files"), "{error}");
     }
 
     #[test]

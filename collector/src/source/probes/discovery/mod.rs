@@ -2,6 +2,7 @@
 //! before or after.
 //!
 //! ```text
+//! address  what processes tell of where they post
 //! device   the character devices of verbs, and who has one open
 //! process  what a process maps of the verbs libraries, and where its contexts point
 //! memory   contexts, QPs and CQs in the memory of a process whose calls were not watched from the start
@@ -16,6 +17,7 @@
 //! A file that no process maps any more is let go: looked at every 10 s, through the processes that were met alone. A process
 //! loads libraries as it goes: one that makes QPs is looked at again, at most that often.
 
+mod address;
 mod bypass;
 mod device;
 mod memory;
@@ -32,12 +34,13 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+pub(super) use self::address::Addresses;
 use self::bypass::Calls;
 use self::device::Devices;
 use self::process::{Process, Thoroughness};
 use crate::observation::{self, Text, Unseen, Way};
 use crate::source::Missing;
-use crate::source::verbs::{FileId, Operation, Place, maps};
+use crate::source::verbs::{FileId, Operation, Place};
 
 /// Processes that are looked at in one go at the start.
 const MOST_PROCESSES: usize = 65_536;
@@ -54,12 +57,16 @@ pub(super) struct News {
     pub(super) modify_qp: Vec<Place>,
 }
 
-/// What a thread brings back.
+/// What a thread brings back, in one or two parts: what a process told must not wait for a search of another's memory.
 #[derive(Default)]
 struct Looked {
+    /// Processes that told where they post, with the places.
+    told: Vec<Process>,
     processes: Vec<Process>,
     /// Processes that may not be looked at.
     refused: Vec<u32>,
+    /// Nothing comes after it.
+    last: bool,
 }
 
 /// The processes that use verbs, and what they map.
@@ -72,6 +79,8 @@ pub(super) struct Discovery {
     asked: BTreeSet<u32>,
     /// All of them.
     all: bool,
+    /// What processes told of where they post.
+    addresses: Addresses,
     job: Option<Receiver<Looked>>,
     /// Readable when the thread has an answer; absent when there can be none.
     done: Option<Arc<OwnedFd>>,
@@ -109,6 +118,7 @@ impl Discovery {
             known: HashMap::new(),
             asked: BTreeSet::new(),
             all: false,
+            addresses: Addresses::default(),
             job: None,
             done: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new),
             host: HashSet::new(),
@@ -152,11 +162,17 @@ impl Discovery {
         }
     }
 
+    /// Processes told where they post. Returns of how many nothing is kept, or not all.
+    pub(super) fn told(&mut self, addresses: Addresses) -> u64 {
+        self.addresses.append(addresses)
+    }
+
     /// Starts a look where one is due. `attached` says whether a file is attached to.
     pub(super) fn work(&mut self, attached: &dyn Fn(FileId) -> bool) {
-        if self.job.is_some() || (self.asked.is_empty() && !self.all) {
+        if self.job.is_some() || (self.asked.is_empty() && !self.all && self.addresses.is_empty()) {
             return;
         }
+        let addresses = std::mem::take(&mut self.addresses);
         let all = std::mem::take(&mut self.all);
         let asked = std::mem::take(&mut self.asked);
         let known: HashSet<FileId> = self.files().filter(|file| attached(*file)).collect();
@@ -164,13 +180,22 @@ impl Discovery {
         let calls = self.calls.clone();
         let (sender, receiver) = mpsc::channel();
         let look = move || {
-            let pids = if all { all_processes(&proc) } else { asked.into_iter().collect() };
-            // Nobody waits for the answer any more when the source is gone.
-            let how = Thoroughness { known: &known, deep: all, devices: &Devices::list(&class) };
-            let _ = sender.send(look_at(&proc, &pids, &how, &mut calls.lock().unwrap_or_else(PoisonError::into_inner)));
-            if let Some(done) = done {
-                let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
+            let devices = Devices::list(&class);
+            let bring = |looked: Looked| {
+                // Nobody waits for the answer any more when the source is gone.
+                let _ = sender.send(looked);
+                if let Some(done) = &done {
+                    let _ = rustix::io::write(&**done, &1_u64.to_ne_bytes());
+                }
+            };
+            let told = addresses.places(&proc, &devices);
+            if !told.is_empty() {
+                bring(Looked { told, ..Looked::default() });
             }
+            let pids = if all { all_processes(&proc) } else { asked.into_iter().collect() };
+            let how = Thoroughness { known: &known, deep: all, devices: &devices };
+            let looked = look_at(&proc, &pids, &how, &mut calls.lock().unwrap_or_else(PoisonError::into_inner));
+            bring(Looked { last: true, ..looked });
         };
         // Without a thread there is no answer, and the next process asks again.
         self.job = thread::Builder::new().name("discovery".to_owned()).spawn(look).is_ok().then_some(receiver);
@@ -185,22 +210,37 @@ impl Discovery {
 
     /// What was found since the last call.
     pub(super) fn news(&mut self) -> Option<News> {
-        let looked = match self.job.as_ref()?.try_recv() {
-            Ok(looked) => looked,
-            Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => Looked::default(),
-        };
-        self.job = None;
+        let mut parts = Vec::new();
+        while let Some(job) = &self.job {
+            let looked = match job.try_recv() {
+                Ok(looked) => looked,
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => Looked { last: true, ..Looked::default() },
+            };
+            if looked.last {
+                self.job = None;
+            }
+            parts.push(looked);
+        }
+        if parts.is_empty() {
+            return None;
+        }
         if let Some(done) = &self.done {
             let _ = rustix::io::read(&**done, &mut [0; 8]);
         }
-        self.refused.extend(looked.refused);
         let mut news = News::default();
-        for mut process in looked.processes {
-            news.places.append(&mut process.places);
-            news.modify_qp.extend(process.modify_qp.take());
-            process.looked = Some(self.round);
-            self.remember(process);
+        for looked in parts {
+            self.refused.extend(looked.refused);
+            for mut process in looked.told {
+                news.places.extend(process.places.iter().cloned());
+                self.take(&mut process);
+            }
+            for mut process in looked.processes {
+                news.places.append(&mut process.places);
+                news.modify_qp.extend(process.modify_qp.take());
+                process.looked = Some(self.round);
+                self.remember(process);
+            }
         }
         news.places.sort_by(|(a, at), (b, bt)| (a, at.file(), at.offset).cmp(&(b, bt.file(), bt.offset)));
         news.places.dedup_by(|(a, at), (b, bt)| (*a, at.file(), at.offset) == (*b, bt.file(), bt.offset));
@@ -216,37 +256,27 @@ impl Discovery {
         self.known.insert(process.pid, process);
     }
 
-    /// The places of addresses a process was seen to use: none, when it has no device open. Remembers that the process maps their files.
-    pub(super) fn take(&mut self, tgid: u32, addresses: &[(Operation, u64)]) -> Vec<(Operation, Place)> {
-        let dir = self.proc.join(tgid.to_string());
-        // It called `ibv_modify_qp`, or something that looked like it.
-        if !Devices::list(&self.class).open_in(&dir).unwrap_or(false) {
-            return Vec::new();
-        }
-        let Ok(text) = fs::read(dir.join("maps")) else { return Vec::new() };
-        let text = String::from_utf8_lossy(&text);
-        let mappings: Vec<_> = maps::mappings(&text).collect();
-        let places = process::places(&dir, &mappings, addresses.iter().copied().filter(|(_, address)| *address != 0));
-        if let Some(process) = self.known.get_mut(&tgid) {
-            for (operation, place) in &places {
-                if !process.files.contains(&place.file()) {
-                    process.files.push(place.file());
-                }
-                if *operation == Operation::PostSend && process.missing.take().is_some() {
-                    self.changed = true;
-                }
+    /// Takes up what a process told of itself, and that it maps those files.
+    fn take(&mut self, told: &mut Process) {
+        let places = std::mem::take(&mut told.places);
+        let Some(known) = self.known.get_mut(&told.pid) else { return self.remember(std::mem::take(told)) };
+        for file in &told.files {
+            if !known.files.contains(file) {
+                known.files.push(*file);
             }
-        } else if let Some((start, comm)) = fs::read_to_string(dir.join("stat")).ok().as_deref().and_then(process::stat)
-        {
-            let files = places.iter().map(|(_, place)| place.file()).collect::<BTreeSet<_>>().into_iter().collect();
-            self.remember(Process { pid: tgid, start, comm, has_device: true, files, ..Process::default() });
         }
-        places
+        let posts = places.iter().any(|(operation, _)| *operation == Operation::PostSend);
+        if posts && known.missing.take().is_some() {
+            self.changed = true;
+        }
     }
 
-    /// Forgets the processes that are gone, and returns the files that none maps any more.
-    pub(super) fn unused(&mut self) -> Vec<FileId> {
-        let before: BTreeSet<FileId> = self.files().collect();
+    /// Forgets the processes that are gone, and returns the files that none maps any more. Who maps a file maps the one that
+    /// is `below` it as well: containers that share a layer have numbers of their own for its files, and one of them is that
+    /// by which the file is attached to.
+    pub(super) fn unused(&mut self, below: &dyn Fn(FileId) -> FileId) -> Vec<FileId> {
+        let mapped = |this: &Self| this.files().flat_map(|file| [file, below(file)]).collect::<BTreeSet<FileId>>();
+        let before = mapped(self);
         let proc = &self.proc;
         self.round += 1;
         self.changed = true;
@@ -255,8 +285,14 @@ impl Discovery {
             stat.as_deref().and_then(process::stat).is_some_and(|(start, _)| start == process.start)
         });
         self.refused.retain(|pid| proc.join(pid.to_string()).exists());
-        let after: BTreeSet<FileId> = self.files().collect();
+        let after = mapped(self);
         before.difference(&after).copied().collect()
+    }
+
+    /// Whether a process maps one of the files, as far as is known; one that is not known may.
+    pub(super) fn may_map(&self, pid: Option<u32>, files: &HashSet<FileId>) -> bool {
+        let process = pid.and_then(|pid| self.known.get(&pid));
+        process.is_none_or(|process| process.files.iter().any(|file| files.contains(file)))
     }
 
     fn files(&self) -> impl Iterator<Item = FileId> + '_ {

@@ -98,8 +98,12 @@ impl Process {
     fn may_not_be_read(&mut self, knows_one: bool, error: &io::Error) {
         // What it posts by the plain API is seen all the same.
         if !knows_one {
-            let reason = format!("{STARTED_BEFORE}, and its memory may not be read ({error})");
-            self.missing = Some(Why::with_fix(reason, "give it CAP_SYS_PTRACE"));
+            self.missing = Some(if error.kind() == io::ErrorKind::PermissionDenied {
+                let reason = format!("{STARTED_BEFORE}, and its memory may not be read ({error})");
+                Why::with_fix(reason, "give it CAP_SYS_PTRACE")
+            } else {
+                format!("{STARTED_BEFORE}, and its memory is not read ({error})").into()
+            });
         }
     }
 

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use super::*;
+use crate::source::verbs::maps;
 
 /// Stands for a provider's functions: that they differ is what counts.
 fn poll_cq(cq: u64) -> u64 {
@@ -107,8 +108,23 @@ impl Running {
 }
 
 fn news(discovery: &mut Discovery) -> News {
-    discovery.wait(Duration::from_secs(60));
-    discovery.news().expect("the thread answers")
+    let mut all = News::default();
+    while discovery.job.is_some() {
+        discovery.wait(Duration::from_secs(60));
+        let mut news = discovery.news().expect("the thread answers");
+        all.places.append(&mut news.places);
+        all.modify_qp.append(&mut news.modify_qp);
+    }
+    all
+}
+
+/// The places of addresses that a process told.
+fn take(discovery: &mut Discovery, pid: u32, addresses: &[(Operation, u64)]) -> Vec<(Operation, Place)> {
+    let mut told = Addresses::default();
+    assert!(told.add(pid, addresses.iter().copied()));
+    discovery.told(told);
+    discovery.work(&|_| false);
+    news(discovery).places
 }
 
 #[test]
@@ -123,7 +139,7 @@ fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_
     let place = places.get(&Operation::PostSend).unwrap_or_else(|| panic!("{:?}", discovery.missing()));
     assert_eq!(places.len(), 3);
     // The same place by its address, as when a probe reports it.
-    let taken = discovery.take(pid, &[(Operation::PostSend, running.post_send), (Operation::PostRecv, 0)]);
+    let taken = take(&mut discovery, pid, &[(Operation::PostSend, running.post_send), (Operation::PostRecv, 0)]);
     assert_eq!(taken, [(Operation::PostSend, place.clone())]);
     assert!(discovery.missing().is_empty());
     // The file can be opened by what was found, and is the one that is mapped.
@@ -131,16 +147,16 @@ fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_
     assert!(library.code(place.offset).expect("64 bits").is_ok());
     assert_eq!(library.admits(place.offset).map_err(|why| why.reason), Ok(()));
     let file = place.file();
-    assert_eq!(discovery.unused(), []);
+    assert_eq!(discovery.unused(&|file| file), []);
     running.end();
-    assert_eq!(discovery.unused(), [file]);
+    assert_eq!(discovery.unused(&|file| file), [file]);
 }
 
 #[test]
 fn a_process_whose_provider_is_known_is_not_searched() {
     let mut running = Running::start();
     let mut discovery = running.discovery();
-    discovery.take(running.child.id(), &[(Operation::PostSend, running.post_send)]);
+    take(&mut discovery, running.child.id(), &[(Operation::PostSend, running.post_send)]);
     let file = discovery.files().next().expect("it maps a provider");
     discovery.keep(file);
     discovery.known.clear();
@@ -150,7 +166,7 @@ fn a_process_whose_provider_is_known_is_not_searched() {
     assert_eq!(discovery.known.len(), 1);
     running.end();
     // The host's own file stays, whoever maps it.
-    assert_eq!(discovery.unused(), []);
+    assert_eq!(discovery.unused(&|file| file), []);
 }
 
 #[test]
@@ -160,7 +176,7 @@ fn a_file_that_is_called_like_a_device_is_none() {
     discovery.saw(running.child.id());
     discovery.work(&|_| false);
     assert!(news(&mut discovery).places.is_empty());
-    assert!(discovery.take(running.child.id(), &[(Operation::PostSend, running.post_send)]).is_empty());
+    assert!(take(&mut discovery, running.child.id(), &[(Operation::PostSend, running.post_send)]).is_empty());
     running.end();
 }
 
@@ -175,7 +191,7 @@ fn what_a_process_calls_functions_of_a_provider_is_attached_to_only_where_one_be
         let mut running = Running::with(DEVICE, shift);
         let mut discovery = running.discovery();
         let addresses = [(Operation::PostSend, running.post_send), (Operation::PostRecv, running.post_send)];
-        let places = discovery.take(running.child.id(), &addresses);
+        let places = take(&mut discovery, running.child.id(), &addresses);
         assert_eq!(places.len(), 2, "both lie in the program");
         let file = places[0].1.file();
         for (operation, place) in &places {
@@ -193,7 +209,7 @@ fn what_a_process_calls_functions_of_a_provider_is_attached_to_only_where_one_be
             assert!(!reports[0].attached && reports[0].wanted);
         }
         running.end();
-        for file in discovery.unused() {
+        for file in discovery.unused(&|file| file) {
             attached.detach_file(file);
         }
         assert!(attached.reports().all(|report| !report.name.starts_with("post_")));
@@ -215,6 +231,100 @@ fn copy() -> (tempfile::NamedTempFile, Place) {
     (copy, place)
 }
 
+/// Two containers that share a layer: the same file through two overlays, in a mount namespace of their own.
+struct Containers {
+    child: Child,
+    _layer: tempfile::TempDir,
+}
+
+impl Containers {
+    /// With a copy of this program, and its places in both; `None` where no overlay can be mounted.
+    fn start() -> Option<(Self, [Place; 2])> {
+        use std::os::unix::fs::MetadataExt;
+        let (file, place) = copy();
+        let layer = tempfile::tempdir().expect("a temporary directory");
+        for name in ["lower", "a", "b", "empty"] {
+            fs::create_dir(layer.path().join(name)).expect("a directory");
+        }
+        fs::copy(file.path(), layer.path().join("lower/lib.so")).expect("a copy");
+        let mount = |at| format!("mount -t overlay overlay -o lowerdir=lower:empty {at}");
+        let script = format!("{} && {} && echo ready && read end", mount("a"), mount("b"));
+        let mut child = Command::new("unshare")
+            .args(["-m", "sh", "-c", &script])
+            .current_dir(layer.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut said = String::new();
+        let _ = BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut said);
+        let root = PathBuf::from(format!("/proc/{}/root", child.id()));
+        let inside = root.join(layer.path().strip_prefix("/").expect("an absolute path"));
+        let containers = Self { child, _layer: layer };
+        if said != "ready\n" {
+            return None;
+        }
+        let places = ["a", "b"].map(|name| {
+            let path = inside.join(name).join("lib.so");
+            let facts = fs::metadata(&path).expect("it is there");
+            let dev = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
+            Place { path, dev, inode: facts.ino(), ..place.clone() }
+        });
+        Some((containers, places))
+    }
+}
+
+impl Drop for Containers {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_end_of_one_container_leaves_the_probes_to_another_that_shares_its_layer() {
+    use super::super::attach::Attached;
+    let mut attached = Attached::new(64);
+    let Some((_containers, [a, b])) = Containers::start() else {
+        return println!("skipped: no overlay can be mounted here");
+    };
+    assert_ne!(a.file(), b.file());
+    attached.attach(Operation::PostSend, &a);
+    if attached.attached_to(a.file()) == 0 {
+        return println!("skipped: no probe can be attached here: {:?}", attached.reports().last());
+    }
+    assert!(!attached.attach(Operation::PostSend, &b), "it is the same file below");
+    assert_eq!((attached.below(b.file()), attached.below(a.file())), (a.file(), a.file()));
+
+    let mut discovery = Discovery::new(Path::new("/proc"));
+    let own = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(process::stat).expect("its form").0;
+    // The process of the first has ended; that of the second runs.
+    let process = |pid, place: &Place| Process { pid, start: own, files: vec![place.file()], ..Process::default() };
+    discovery.remember(process(u32::MAX, &a));
+    discovery.remember(process(std::process::id(), &b));
+    let mut let_go = |discovery: &mut Discovery| {
+        for file in discovery.unused(&|file| attached.below(file)) {
+            attached.detach_file(file);
+        }
+        (attached.attached_to(a.file()), attached.knows(b.file()))
+    };
+    assert_eq!(let_go(&mut discovery), (1, true));
+    assert_eq!(discovery.known.len(), 1);
+    discovery.known.clear();
+    discovery.remember(process(u32::MAX, &b));
+    assert_eq!(let_go(&mut discovery), (0, false));
+}
+
+#[test]
+fn a_process_may_map_a_file_when_it_was_seen_to_or_is_not_known() {
+    let file = |inode| ((8, 1), inode);
+    let mut discovery = Discovery::new(Path::new("/proc"));
+    discovery.remember(Process { pid: 7, files: vec![file(1)], ..Process::default() });
+    let may = |pid, inode| discovery.may_map(pid, &HashSet::from([file(inode)]));
+    assert!(may(Some(7), 1) && !may(Some(7), 2) && may(Some(8), 2) && may(None, 2));
+}
+
 #[test]
 fn a_file_that_is_written_over_is_let_go_and_one_that_loses_its_name_is_kept() {
     use super::super::attach::Attached;
@@ -225,11 +335,11 @@ fn a_file_that_is_written_over_is_let_go_and_one_that_loses_its_name_is_kept() {
     if attached.attached_to(place.file()) == 0 {
         return println!("skipped: no probe can be attached here: {:?}", attached.reports().last());
     }
-    assert!(!attached.detach_overwritten());
+    assert!(attached.detach_overwritten().is_empty());
     // As an upgrade does it: another file under the name, and processes that still run this one.
     let link = tempfile::tempdir().expect("a temporary directory");
     fs::hard_link(file.path(), link.path().join("other")).expect("both are temporary");
-    assert!(!attached.detach_overwritten() && attached.attached_to(place.file()) == 1);
+    assert!(attached.detach_overwritten().is_empty() && attached.attached_to(place.file()) == 1);
 
     let other = fs::read("/proc/self/exe").expect("it can be read");
     fs::write(file.path(), [&other[..], &[0]].concat()).expect("it is writable");
@@ -239,12 +349,13 @@ fn a_file_that_is_written_over_is_let_go_and_one_that_loses_its_name_is_kept() {
     assert_eq!(reports[0].reason.as_deref(), Some("the file was written over since it was looked at"));
     assert_eq!(attached.attached_to(place.file()), 0);
 
-    assert!(attached.detach_overwritten() && !attached.knows(place.file()));
+    assert_eq!(attached.detach_overwritten(), HashSet::from([place.file()]));
+    assert!(!attached.knows(place.file()));
     assert!(attached.attach(Operation::PostSend, &place), "it is looked at anew");
     assert_eq!(attached.attached_to(place.file()), 1);
     // Attached to, it is found as well.
     fs::write(file.path(), &other).expect("it is writable");
-    assert!(attached.detach_overwritten() && attached.attached_to(place.file()) == 0);
+    assert!(!attached.detach_overwritten().is_empty() && attached.attached_to(place.file()) == 0);
 }
 
 #[test]
@@ -297,7 +408,7 @@ fn the_ways_of_a_process_are_told_when_they_change_and_when_it_ends() {
     assert_eq!(told(&mut next), [(u32::MAX, vec![])], "the next one does not know it");
     discovery.remember(process(&[Way::UcxMlx5], None));
     assert_eq!(told(&mut discovery), [(u32::MAX, vec!["ucx_mlx5"])]);
-    discovery.unused();
+    discovery.unused(&|file| file);
     assert_eq!(told(&mut discovery), [(u32::MAX, vec![])]);
 }
 
@@ -329,7 +440,7 @@ fn a_process_that_told_where_it_posts_before_it_was_looked_at_is_still_looked_at
     let mut running = Running::start();
     let pid = running.child.id();
     let mut discovery = running.discovery();
-    assert_eq!(discovery.take(pid, &[(Operation::PostSend, running.post_send)]).len(), 1);
+    assert_eq!(take(&mut discovery, pid, &[(Operation::PostSend, running.post_send)]).len(), 1);
     discovery.saw(pid);
     assert!(discovery.asked.contains(&pid));
     running.end();

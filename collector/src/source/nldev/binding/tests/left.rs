@@ -1,6 +1,7 @@
 //! What a process that was killed left, and who undoes it.
 
 use super::*;
+use crate::source::nldev::availability::Closed;
 
 #[test]
 fn what_a_killed_process_left_is_undone_by_the_next_one() {
@@ -39,10 +40,10 @@ fn what_a_killed_process_left_is_undone_by_the_next_one() {
     let told = poll(&mut next, 1);
     assert_eq!(told.len(), 1);
     assert!(told[0].contains("which has ended: a port 1: as before; 2 QPs"), "{told:?}");
-    assert!(next.availability().sees.contains("undone at the start: a port 1: as before"));
+    assert!(next.availability().sees.contains("undone of what others left: a port 1: as before"));
     assert_eq!(scene.note(), None);
     assert_eq!((scene.sent(change::STAT_SET), scene.sent(change::STAT_DEL)), (2, 2));
-    assert_eq!(next.due(), Nanos::MAX, "it binds nothing itself");
+    assert_eq!(poll(&mut next, 6), [""; 0], "it binds nothing itself");
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn a_device_that_went_or_came_as_another_one_is_not_touched() {
         scene.killed("a", 0, false);
         let mut binding = scene.binding(Changes::Undo, vec![list]);
         let told = poll(&mut binding, 1);
-        assert!(told[0].contains("the device is gone"), "{told:?}");
+        assert!(told[0].contains("the device is not here"), "{told:?}");
         assert_eq!((scene.changing(), scene.note()), (0, None));
     }
     // Another device of the same index: ib_core was loaded anew.
@@ -128,7 +129,7 @@ fn a_device_that_went_or_came_as_another_one_is_not_touched() {
     note.ports[0].node_guid = Some("00ff:0000:0000:0001".to_owned());
     scene.notes().put(&note).unwrap();
     let mut binding = scene.binding(Changes::Undo, vec![devices(&[(0, "b")]), counter_mode(0, 1, TYPE)]);
-    assert!(poll(&mut binding, 1)[0].contains("the device is gone"));
+    assert!(poll(&mut binding, 1)[0].contains("the device is not here"));
     assert_eq!((scene.changing(), scene.note()), (0, None));
 }
 
@@ -144,6 +145,114 @@ fn a_note_is_kept_when_it_cannot_be_undone_now() {
     assert!(told[0].contains("could not be undone: it needs CAP_NET_ADMIN"), "{told:?}");
     assert!(!scene.note().expect("it is kept").ports[0].undoing);
     assert_eq!(binding.availability().state, Seeing::Partial);
+}
+
+#[test]
+fn a_note_that_cannot_be_written_is_not_undone_again_and_again() {
+    let scene = Scene::new();
+    let mut note = scene.killed("a", 0, false);
+    let before = note.clone();
+    let dialogue = vec![devices(&[(0, "a")]), counter_mode(0, 1, TYPE), automatic(0, 0, taken())];
+    let mut binding = scene.binding(Changes::Undo, dialogue);
+    let elsewhere = Notes::at(&scene.state.path().join("none"));
+    let undone = undo(&mut binding.kernel, &elsewhere, &mut note, false, |_| true);
+    let [Undone::Kept { what, fix: None }] = &undone[..] else { panic!("{undone:?}") };
+    assert!(what.contains("could not be undone: its note in"), "{what}");
+    assert_eq!((scene.changing(), note), (0, before));
+}
+
+#[test]
+fn what_cannot_be_undone_is_tried_and_told_once() {
+    let scene = Scene::new();
+    scene.killed("a", 0, false);
+    let dialogue = vec![devices(&[(0, "a")]), counter_mode(0, 1, TYPE), automatic(0, 0, vec![refusal(-EPERM)])];
+    let mut binding = scene.binding(Changes::Undo, dialogue);
+    assert_eq!(poll(&mut binding, 1).len(), 1);
+    assert_eq!(poll(&mut binding, 6), [""; 0]);
+    assert_eq!(scene.sent(change::STAT_SET), 1);
+    let missing = binding.availability().missing;
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert_eq!(missing[0].fix.as_deref(), Some("root, or CAP_NET_ADMIN"));
+}
+
+#[test]
+fn a_run_that_is_killed_while_another_one_runs_is_undone_by_that_and_succeeded() {
+    let scene = Scene::new();
+    let mut binding = scene.binding(
+        Changes::Bind(BindBy::Type),
+        vec![
+            devices(&[(0, "a")]),
+            counter_mode(0, 1, TYPE),
+            counter_mode(0, 1, TYPE),
+            automatic(0, 0, taken()),
+            bound(0, &[]),
+            counter_mode(0, 0, 0),
+            counter_mode(0, 0, 0),
+            automatic(0, TYPE, taken()),
+        ],
+    );
+    assert_eq!(poll(&mut binding, 1), [""; 0]);
+    assert!(gap(&binding, PORT).unwrap().contains("already bound by type"));
+    scene.killed("a", 0, false);
+    let told = poll(&mut binding, 6);
+    assert!(told[0].contains("which has ended: a port 1: as before"), "{told:?}");
+    assert_eq!((gap(&binding, PORT), scene.sent(change::STAT_SET)), (None, 2));
+    assert_eq!(scene.note().expect("of its own").process.life("/proc".as_ref()), Life::Living);
+}
+
+#[test]
+fn what_another_run_left_is_told_without_leave_until_somebody_has_undone_it() {
+    let scene = Scene::new();
+    let mut note = scene.killed("a", 0, false);
+    let mut binding = scene.binding(Changes::None, Vec::new());
+    poll(&mut binding, 1);
+    assert!(gap(&binding, "what an earlier run changed").is_some());
+    note.ports.clear();
+    scene.notes().put(&note).unwrap();
+    poll(&mut binding, 6);
+    assert_eq!(gap(&binding, "what an earlier run changed"), None);
+    assert_eq!(binding.availability().state, Seeing::Off);
+}
+
+#[test]
+fn where_there_is_no_rdma_nothing_is_bound_and_the_note_is_done_with() {
+    let scene = Scene::new();
+    scene.killed("a", 0, false);
+    let closed = || Closed { reason: "ib_core is not loaded".to_owned(), fix: None, no_rdma: true };
+    let kernel = Kernel::new(Box::new(move || Err(closed())));
+    let directory = scene.notes().directory().to_owned();
+    let wanted: Arc<dyn Fn(&str) -> bool + Send + Sync> = Arc::new(|_| true);
+    let options = Options { changes: Changes::Undo, wanted, directory, proc: "/proc".into() };
+    let mut binding = Binding::over(kernel, options);
+    let told = poll(&mut binding, 1);
+    assert!(told[0].contains("the device is not here"), "{told:?}");
+    assert_eq!((scene.note(), binding.availability().missing), (None, vec![]));
+}
+
+#[test]
+fn a_device_that_is_out_of_sight_for_a_while_is_still_undone_at_the_end() {
+    let scene = Scene::new();
+    let mut binding = scene.binding(
+        Changes::Bind(BindBy::Type),
+        vec![
+            devices(&[(0, "a")]),
+            counter_mode(0, 0, 0),
+            qp_count(0, 40),
+            automatic(0, TYPE, taken()),
+            // Moved to another network namespace, and back.
+            devices(&[]),
+            devices(&[(0, "a")]),
+            counter_mode(0, 1, TYPE),
+            automatic(0, 0, taken()),
+            bound(0, &[]),
+            counter_mode(0, 0, 0),
+        ],
+    );
+    poll(&mut binding, 1);
+    poll(&mut binding, 6);
+    assert_eq!(scene.note().map(|note| note.ports.len()), Some(1));
+    assert_eq!(end(&mut binding), ["a port 1: as before; 0 QPs were let go by the counters"]);
+    assert_eq!((scene.sent(change::STAT_SET), scene.note()), (2, None));
 }
 
 #[test]
