@@ -164,6 +164,8 @@ pub enum Verdict {
     Holds(Box<Conclusion>),
     /// Neither the condition nor the clear condition holds: a raised finding stays, nothing new is raised.
     Keep(SubjectKey),
+    /// Nothing can be observed of the subject now: a raised finding stays with the numbers it has, as a part of this root.
+    Stays(SubjectKey, Option<(&'static str, SubjectKey)>),
 }
 
 /// Where a finding is in its life.
@@ -220,6 +222,9 @@ pub struct Finding {
     pub part_of: Option<String>,
     /// When the first sign was observed, `CLOCK_MONOTONIC` ns.
     pub first_t: Nanos,
+    /// When sentence and numbers were measured, `CLOCK_MONOTONIC` ns. In a finding that is shown while it is raised they are
+    /// the newest; one that is told of, or that is over, has those it was told with last.
+    pub measured_t: Nanos,
     /// The identity of the subject.
     #[serde(skip)]
     pub key: SubjectKey,
@@ -228,22 +233,24 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The same conclusion once more, as a part of another finding: for a subject about which nothing can be observed now.
+    /// It stays as it is, as a part of another finding: for a subject about which nothing can be observed now.
     #[must_use]
     pub fn again(&self, part_of: Option<(&'static str, SubjectKey)>) -> Verdict {
-        Verdict::Holds(Box::new(Conclusion {
-            key: self.key.clone(),
-            subject: self.subject.clone(),
-            severity: self.severity,
-            grade: self.grade,
-            summary: self.summary.clone(),
-            evidence: self.evidence.clone(),
-            advice: self.advice.clone(),
-            would_raise: self.would_raise.clone(),
-            part_of,
-            since: self.first_t,
-            revision: self.revision,
-        }))
+        Verdict::Stays(self.key.clone(), part_of)
+    }
+
+    /// It was there before the watch: its beginning is not known, only that it is `first_t` at the latest.
+    #[must_use]
+    pub fn older_than(&self, started: Nanos) -> bool {
+        self.first_t <= started
+    }
+
+    /// Whether the same is said with the same numbers.
+    fn says(&self, new: &Conclusion) -> bool {
+        self.summary == new.summary
+            && self.evidence == new.evidence
+            && self.advice == new.advice
+            && self.would_raise == new.would_raise
     }
 
     /// The revision of the conclusion that was told last.
@@ -264,25 +271,41 @@ const MAX_RAISED_PER_RULE: usize = 256;
 /// Cleared findings that are remembered for the screen.
 const MAX_CLEARED: usize = 256;
 
+/// A raised finding.
+#[derive(Debug, Clone)]
+struct Raised {
+    /// As it was told last.
+    told: Arc<Finding>,
+    /// The same with the newest numbers: a condition that holds for long is not told again and again, and is not shown with
+    /// what was measured when it began.
+    shown: Arc<Finding>,
+}
+
+impl Raised {
+    fn new(finding: Arc<Finding>) -> Self {
+        Self { told: finding.clone(), shown: finding }
+    }
+}
+
 /// Raised and recently cleared findings.
 #[derive(Debug, Clone, Default)]
 pub struct Book {
-    raised: BTreeMap<(&'static str, SubjectKey), Arc<Finding>>,
+    raised: BTreeMap<(&'static str, SubjectKey), Raised>,
     cleared: Vec<Arc<Finding>>,
     /// Subjects that could not be raised because the rule had too many already.
     pub overflow: u64,
 }
 
 impl Book {
-    /// The raised finding of a rule about a subject.
+    /// The raised finding of a rule about a subject, with its newest numbers.
     #[must_use]
     pub fn raised(&self, rule: &'static str, key: &SubjectKey) -> Option<&Arc<Finding>> {
-        self.raised.get(&(rule, key.clone()))
+        self.raised.get(&(rule, key.clone())).map(|raised| &raised.shown)
     }
 
-    /// All raised findings, by rule and subject.
+    /// All raised findings with their newest numbers, by rule and subject.
     pub fn all_raised(&self) -> impl Iterator<Item = &Arc<Finding>> {
-        self.raised.values()
+        self.raised.values().map(|raised| &raised.shown)
     }
 
     /// Recently cleared findings, oldest first.
@@ -298,6 +321,10 @@ impl Book {
         for verdict in verdicts {
             match verdict {
                 Verdict::Keep(key) => said.push(key),
+                Verdict::Stays(key, part_of) => {
+                    said.push(key.clone());
+                    self.stay(rule, now, key, part_of, changes);
+                }
                 Verdict::Holds(conclusion) => {
                     said.push(conclusion.key.clone());
                     self.hold(rule, now, *conclusion, changes);
@@ -314,8 +341,8 @@ impl Book {
             .cloned()
             .collect();
         for key in over {
-            if let Some(finding) = self.raised.remove(&(rule, key)) {
-                let mut finding = Arc::unwrap_or_clone(finding);
+            if let Some(raised) = self.raised.remove(&(rule, key)) {
+                let mut finding = Arc::unwrap_or_clone(raised.told);
                 finding.t = now;
                 finding.state = FindingState::Cleared;
                 let finding = Arc::new(finding);
@@ -335,15 +362,39 @@ impl Book {
         over.is_some_and(|over| finding.first_t < over.first_t)
     }
 
-    fn hold(&mut self, rule: &'static str, now: Nanos, new: Conclusion, changes: &mut Vec<Arc<Finding>>) {
-        let slot = (rule, new.key.clone());
-        let old = self.raised.get(&slot);
-        // What followed from a root stays its consequence when the root is over first.
-        let root = new.part_of.and_then(|root| self.raised.get(&root)).map(|root| root.id());
-        let part_of = root.or_else(|| {
+    /// The id of the root a finding is a part of now. What followed from a root stays its consequence when the root is over
+    /// first.
+    fn root(&self, old: Option<&Finding>, part_of: Option<(&'static str, SubjectKey)>) -> Option<String> {
+        let root = part_of.and_then(|root| self.raised.get(&root)).map(|root| root.told.id());
+        root.or_else(|| {
             let old = old.filter(|old| !self.led_to_what_is_over(old))?;
             old.part_of.clone()
-        });
+        })
+    }
+
+    fn stay(
+        &mut self,
+        rule: &'static str,
+        now: Nanos,
+        key: SubjectKey,
+        part_of: Option<(&'static str, SubjectKey)>,
+        changes: &mut Vec<Arc<Finding>>,
+    ) {
+        let slot = (rule, key);
+        let Some(shown) = self.raised.get(&slot).map(|raised| raised.shown.clone()) else { return };
+        let part_of = self.root(Some(&shown), part_of);
+        if shown.part_of == part_of {
+            return;
+        }
+        let finding = Arc::new(Finding { t: now, state: FindingState::Updated, part_of, ..Arc::unwrap_or_clone(shown) });
+        changes.push(finding.clone());
+        self.raised.insert(slot, Raised::new(finding));
+    }
+
+    fn hold(&mut self, rule: &'static str, now: Nanos, new: Conclusion, changes: &mut Vec<Arc<Finding>>) {
+        let slot = (rule, new.key.clone());
+        let old = self.raised.get(&slot).map(|raised| &raised.told);
+        let part_of = self.root(old.map(|old| &**old), new.part_of.clone());
         let state = match old {
             None => {
                 let siblings = self.raised.range((rule, SubjectKey::Node)..).take_while(|((id, _), _)| *id == rule);
@@ -359,6 +410,9 @@ impl Book {
                     && old.revision == new.revision
                     && old.part_of == part_of;
                 if same {
+                    if let Some(raised) = self.raised.get_mut(&slot) {
+                        refresh(&mut raised.shown, now, new);
+                    }
                     return;
                 }
                 FindingState::Updated
@@ -378,11 +432,23 @@ impl Book {
             would_raise: new.would_raise,
             part_of,
             first_t,
+            measured_t: now,
             key: new.key,
             revision: new.revision,
         });
         changes.push(finding.clone());
-        self.raised.insert(slot, finding);
+        self.raised.insert(slot, Raised::new(finding));
+    }
+}
+
+/// The condition holds still: the newest numbers of it.
+fn refresh(shown: &mut Arc<Finding>, now: Nanos, new: Conclusion) {
+    let says = shown.says(&new);
+    let shown = Arc::make_mut(shown);
+    shown.measured_t = now;
+    if !says {
+        (shown.summary, shown.evidence) = (new.summary, new.evidence);
+        (shown.advice, shown.would_raise) = (new.advice, new.would_raise);
     }
 }
 
@@ -426,6 +492,30 @@ mod tests {
                 (2, FindingState::Cleared)
             ]
         );
+    }
+
+    #[test]
+    fn a_condition_that_holds_is_shown_with_its_newest_numbers_and_told_only_when_it_changes() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        let with = |summary: &str| {
+            let Verdict::Holds(mut conclusion) = conclusion(1, 0) else { unreachable!("it holds") };
+            conclusion.summary = summary.to_owned();
+            vec![Verdict::Holds(conclusion)]
+        };
+        let key = SubjectKey::Port(DeviceId(0), 1);
+        book.enter("a", 1, with("paused for 14 %"), &mut changes);
+        book.enter("a", 5, with("paused for 42 %"), &mut changes);
+        let shown = book.raised("a", &key).unwrap().clone();
+        assert_eq!((&*shown.summary, shown.t, shown.measured_t), ("paused for 42 %", 1, 5));
+        assert_eq!(states(&changes), [(1, FindingState::Raised)]);
+        // Nothing is measured of it any more: the numbers and their time stay.
+        book.enter("a", 8, vec![Verdict::Keep(key.clone())], &mut changes);
+        book.enter("a", 9, vec![shown.again(None)], &mut changes);
+        assert_eq!(book.raised("a", &key).unwrap().measured_t, 5);
+        // What is over ends with what was told.
+        book.enter("a", 10, vec![], &mut changes);
+        assert_eq!((&*changes[1].summary, changes[1].t, changes[1].measured_t), ("paused for 14 %", 10, 1));
     }
 
     #[test]

@@ -20,8 +20,11 @@ const MAX_LEVELS: usize = 3_600;
 const SMALL_SHARE: f64 = 0.9;
 /// Fewer operations in a window say nothing of its level.
 const MIN_OPERATIONS: u64 = 20;
-/// The low percentile that is a window's quiet level, and that of the hour's windows.
+/// The low percentile that is a window's low level, and that of the hour's windows.
 const LOW: f64 = 0.1;
+/// Of the quiet windows the tenth lowest says what their level is, where their low percentile is further up: a fault that
+/// lasts for most of an hour does not become what is usual.
+const LOWEST: usize = 9;
 
 /// Size class of a QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,19 +99,14 @@ impl LatencyWindow {
     }
 }
 
-/// The quiet level of a size class.
+/// The quiet level of a size class: of windows in which the port was not paused and less than half of its rate was in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Baseline {
-    /// Latency in the hour's quiet windows, ns: a low percentile of the windows' low percentiles.
-    pub low_ns: f64,
-    /// The same of the windows' medians.
+    /// A low percentile of the windows' medians, ns.
     pub median_ns: f64,
     /// Windows it rests on.
     pub windows: usize,
 }
-
-/// Low percentile and median of one window, log2 ns.
-type Level = (f32, f32);
 
 /// The latencies of one port.
 #[derive(Debug, Clone, Default)]
@@ -122,7 +120,10 @@ struct OfClass {
     total: Vec<u64>,
     open: Option<Box<LatencyWindow>>,
     closed: Arc<VecDeque<LatencyWindow>>,
-    levels: Arc<VecDeque<Level>>,
+    /// Low percentiles of the last windows, log2 ns.
+    lows: Arc<VecDeque<f32>>,
+    /// Medians of the last quiet windows, log2 ns.
+    quiet: Arc<VecDeque<f32>>,
 }
 
 impl Latencies {
@@ -140,18 +141,18 @@ impl Latencies {
         Some(sum)
     }
 
-    /// The quiet level of a class over the last hour; `None` without a window.
+    /// The quiet level of a class over an hour of quiet windows; `None` without one.
     #[must_use]
     pub fn baseline(&self, class: SizeClass) -> Option<Baseline> {
-        let levels = &self.of(class).levels;
-        let low = |pick: fn(&Level) -> f32| {
-            let mut all: Vec<f32> = levels.iter().map(pick).collect();
-            all.sort_unstable_by(f32::total_cmp);
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index below the length")]
-            let at = (all.len() as f64 * LOW) as usize;
-            all.get(at).map(|level| f64::from(*level).exp2())
-        };
-        Some(Baseline { low_ns: low(|l| l.0)?, median_ns: low(|l| l.1)?, windows: levels.len() })
+        let quiet = &self.of(class).quiet;
+        Some(Baseline { median_ns: low(quiet, LOWEST)?, windows: quiet.len() })
+    }
+
+    /// How long operations of a class take at least, ns: a low percentile of the low percentiles of the last hour's windows,
+    /// quiet or not. `None` without a window.
+    #[must_use]
+    pub fn least_ns(&self, class: SizeClass) -> Option<f64> {
+        low(&self.of(class).lows, usize::MAX)
     }
 
     /// All operations since the beginning, by latency: bucket i counts [2^i, 2^(i+1)) ns; empty when none was measured.
@@ -180,20 +181,18 @@ impl Latencies {
         open.wrs = open.wrs.saturating_add(grown.wrs);
     }
 
-    /// Closes the window.
-    pub(super) fn close_window(&mut self, t: Nanos) {
+    /// Closes the window. `quiet`: the port was neither paused nor busy in it.
+    pub(super) fn close_window(&mut self, t: Nanos, quiet: bool) {
         for class in &mut self.classes {
             let Some(mut window) = class.open.take().filter(|window| window.n > 0) else { continue };
             window.t = t;
             if window.n >= MIN_OPERATIONS
                 && let (Some(low), Some(median)) = (window.quantile_ns(LOW), window.quantile_ns(0.5))
             {
-                let levels = Arc::make_mut(&mut class.levels);
-                if levels.len() == MAX_LEVELS {
-                    levels.pop_front();
+                keep(&mut class.lows, low);
+                if quiet {
+                    keep(&mut class.quiet, median);
                 }
-                #[allow(clippy::cast_possible_truncation, reason = "an exponent between 0 and 64")]
-                levels.push_back((low.log2() as f32, median.log2() as f32));
             }
             let closed = Arc::make_mut(&mut class.closed);
             if closed.len() == MAX_WINDOWS {
@@ -202,6 +201,24 @@ impl Latencies {
             closed.push_back(*window);
         }
     }
+}
+
+/// The low percentile of levels, or the one at place `at` where that is lower, ns.
+fn low(levels: &VecDeque<f32>, at: usize) -> Option<f64> {
+    let mut all: Vec<f32> = levels.iter().copied().collect();
+    all.sort_unstable_by(f32::total_cmp);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index below the length")]
+    let percentile = (all.len() as f64 * LOW) as usize;
+    all.get(percentile.min(at)).map(|level| f64::from(*level).exp2())
+}
+
+fn keep(levels: &mut Arc<VecDeque<f32>>, ns: f64) {
+    let levels = Arc::make_mut(levels);
+    if levels.len() == MAX_LEVELS {
+        levels.pop_front();
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "an exponent between 0 and 64")]
+    levels.push_back(ns.log2() as f32);
 }
 
 fn size_class(grown: &Grown) -> SizeClass {

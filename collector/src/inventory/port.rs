@@ -15,6 +15,10 @@ const MAX_EVENTS: usize = 256;
 const MAX_GID_CHANGES: usize = 16;
 /// Loopback measurements kept per port: an hour of one a second.
 const MAX_LOOPBACKS: usize = 3600;
+/// A port that carries less than this share of its rate is quiet, unless it is paused.
+const QUIET_LOAD: f64 = 0.5;
+/// And paused is one that is told to stop for more than this, µs a second.
+const QUIET_PAUSE_US: f64 = 1_000.0;
 
 /// A port's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -479,6 +483,17 @@ impl PortRecord {
     }
 
     /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.
+    /// In the window that was closed the port carried less than half of its rate, and was not paused as far as that is
+    /// counted. A load that is not known is not called quiet.
+    fn quiet(&self) -> bool {
+        let newest = |meaning| self.rates.get(&meaning).and_then(|ring| ring.newest_first().next().flatten());
+        let Some(rate) = self.rate_gbps.filter(|rate| *rate > 0.0) else { return false };
+        let load = [newest(Meaning::RxBytes), newest(Meaning::TxBytes)].into_iter().flatten().reduce(f64::max);
+        // µs of pause a second.
+        let paused = newest(Meaning::RxPauseDuration).is_some_and(|us| us > QUIET_PAUSE_US);
+        load.is_some_and(|bytes| bytes * 8.0 / 1e9 < QUIET_LOAD * rate) && !paused
+    }
+
     pub(crate) fn close_window(&mut self, now: Nanos, window_ns: Nanos, seen: Traced) {
         // The rates of all sets one after another, and where each set begins.
         let mut rates: Vec<Option<f64>> = Vec::with_capacity(self.sets.iter().map(|set| set.series.len()).sum());
@@ -510,7 +525,7 @@ impl PortRecord {
         self.rebase(now);
         self.posting.close_window(now, window_ns, seen);
         self.follow();
-        self.latencies.close_window(now);
+        self.latencies.close_window(now, self.quiet());
         let traced = std::mem::take(&mut self.traced_bytes);
         let ns = seen.ns(window_ns);
         if ns.is_some() || !self.traced.is_empty() {

@@ -3,7 +3,7 @@
 //! The statistics of a QP count from its beginning; what they grew by is added to the window it was told in. What cannot
 //! be told (a QP without a history, a number that fell) is left out, so that every number here is a lower bound.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::grown::{Grown, total};
@@ -11,6 +11,8 @@ use crate::observation::Nanos;
 
 /// Windows kept: ten minutes of one second each.
 const MAX_WINDOWS: usize = 600;
+/// Levels kept of older windows in which about as many QPs posted.
+const MAX_LEVELS: usize = 120;
 /// A bucket of sizes up to this one is small: [4096, 8192) holds messages of 4 KB exactly.
 const SMALL_BUCKET: usize = 12;
 /// Mean size of the bucket's work requests up to which they are taken for 4 KB, bytes: some carry a header besides.
@@ -98,12 +100,26 @@ pub struct Posting {
     /// QPs need not be told at one time.
     number: u32,
     closed: Arc<VecDeque<PostWindow>>,
+    /// Mean latency of small operations in windows that are older than those, ns, by the power of two of how many QPs posted:
+    /// a condition that lasts must not push out what it is held against.
+    levels: Arc<BTreeMap<u32, VecDeque<f64>>>,
 }
 
 impl Posting {
     /// The windows, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &PostWindow> {
         self.closed.iter().rev()
+    }
+
+    /// Mean latencies of small operations in windows in which QPs posted and at most `qps` of them, ns: of the windows kept,
+    /// and of older ones of which it is certain.
+    #[must_use]
+    pub fn small_levels(&self, qps: u32) -> Vec<f64> {
+        let few = self.closed.iter().filter(|window| window.qps > 0 && window.qps <= qps);
+        let mut levels: Vec<f64> = few.filter_map(PostWindow::mean_small_latency_ns).collect();
+        let certain = self.levels.iter().filter(|(log2, _)| (2u64 << **log2) - 1 <= u64::from(qps));
+        levels.extend(certain.flat_map(|(_, older)| older));
+        levels
     }
 
     /// Takes what a QP's statistics grew by; it was last counted in the window `posted_in`. Says in which it is counted
@@ -149,10 +165,17 @@ impl Posting {
         let Some(ns) = traced.ns(window_ns).or(rest) else { return };
         (window.t, window.ns) = (t, ns);
         let closed = Arc::make_mut(&mut self.closed);
-        if closed.len() == MAX_WINDOWS {
-            closed.pop_front();
-        }
+        let oldest = if closed.len() == MAX_WINDOWS { closed.pop_front() } else { None };
         closed.push_back(window);
+        let Some((oldest, level)) = oldest.and_then(|oldest| Some((oldest, oldest.mean_small_latency_ns()?))) else {
+            return;
+        };
+        let Some(log2) = oldest.qps.checked_ilog2() else { return };
+        let levels = Arc::make_mut(&mut self.levels).entry(log2).or_default();
+        if levels.len() == MAX_LEVELS {
+            levels.pop_front();
+        }
+        levels.push_back(level);
     }
 }
 
@@ -170,6 +193,27 @@ mod tests {
         assert_eq!(small(&sizes(12, 100), 100 * 4096 + 10 * 1024), 110);
         assert_eq!(small(&sizes(12, 100), 100 * 8140 + 10 * 1024), 10);
         assert_eq!(small(&sizes(16, 100), 100 * 65_536 + 10 * 1024), 10);
+    }
+
+    #[test]
+    fn a_level_with_few_qps_outlasts_any_number_of_windows_with_many() {
+        let mut posting = Posting::default();
+        let mut windows = |n: usize, qps: u32, bucket: usize| {
+            for _ in 0..n {
+                for _ in 0..qps {
+                    let (mut sizes, mut latency) = ([0; 64], [0; 64]);
+                    (sizes[12], latency[bucket]) = (1, 1);
+                    let grown =
+                        Grown { posts: 1, wrs: 1, sizes: Some(sizes), latency: Some(latency), ..Grown::default() };
+                    posting.take(0, &grown);
+                }
+                posting.close_window(0, 1, Traced::All);
+            }
+            posting.small_levels(10)
+        };
+        assert_eq!(windows(20, 3, 12).len(), 20);
+        let after = windows(3 * MAX_WINDOWS, 40, 14);
+        assert_eq!(after, vec![1.5 * 4096.0; 20], "those with few QPs, and no other");
     }
 
     #[test]

@@ -85,17 +85,17 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
     let state = phys.map_or(port.state.name().to_owned(), |phys| format!("{} / {phys}", port.state.name()));
     let mut evidence = vec![Evidence::new(format!("state {state}"), None, None, None, "ACTIVE expected")];
     let mut revision = 0;
+    let mut signs = Vec::new();
     let (severity, summary) = match fall.cause {
         Cause::Left => {
             let toll = Toll::of(view, port, fall.t);
             evidence.extend(toll.evidence());
             revision = toll.died.saturating_add(toll.ordered);
-            let before = signs_before(view, port, fall.t);
-            for (rule, ns) in &before {
+            signs = signs_before(view, port, fall.t);
+            for (rule, ns) in &signs {
                 evidence.push(Evidence::new(format!("{rule} before"), None, *ns as f64 / 1e9, None, "s"));
             }
-            let signs: Vec<String> =
-                before.iter().map(|(rule, ns)| format!("{rule} {} before", lasting(*ns))).collect();
+            let signs: Vec<String> = signs.iter().map(|(rule, ns)| format!("{rule} {} before", lasting(*ns))).collect();
             let signs = if signs.is_empty() { String::new() } else { format!("; signs: {}", signs.join(", ")) };
             if switched_off(port) && !expected {
                 (Severity::Info, format!("port was switched off at {at}{toll}{signs}"))
@@ -121,16 +121,7 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
             (severity, format!("{} since before watching{why}", port.state.name()))
         }
     };
-    let advice = match fall.cause {
-        Cause::Vanished => {
-            "Look in the kernel log for a surprise removal, a driver unload or a PCIe error of this function; drain \
-             what used it and reseat or replace the adapter if nobody removed it."
-        }
-        Cause::Left | Cause::FoundDown => {
-            "Check cable, module and the switch port at the other end; compare with the switch's log at this time. \
-             Jobs with QPs on this port need to be restarted or moved."
-        }
-    };
+    let advice = advice(fall.cause, &signs);
     Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
@@ -147,16 +138,45 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
     }))
 }
 
-/// Signs of trouble that were raised about the port or its function before it fell, and how long before, the earliest
-/// first.
+/// What to do first: what came before the fall tells where to look.
+fn advice(cause: Cause, signs: &[(&'static str, Nanos)]) -> &'static str {
+    let any = |of: &[&str]| signs.iter().any(|(rule, _)| of.contains(rule));
+    match cause {
+        Cause::Vanished => {
+            "Look in the kernel log for a surprise removal, a driver unload or a PCIe error of this function; drain \
+             what used it and reseat or replace the adapter if nobody removed it."
+        }
+        Cause::Left if any(&["pcie.aer_fatal", "pcie.aer_storm"]) => {
+            "PCIe errors came first: look in the kernel log for the driver's reaction, then reseat the adapter, and replace \
+             it, its slot or riser if the errors come back. Cable and switch come after that. Jobs with QPs on this port \
+             need to be restarted or moved."
+        }
+        Cause::Left if any(&["nic.stuck", "nic.health"]) => {
+            "The adapter was in trouble first: look in the kernel log and at devlink health for its firmware's and driver's \
+             reports, reset or replace it if they come back. Cable and switch come after that. Jobs with QPs on this port \
+             need to be restarted or moved."
+        }
+        Cause::Left | Cause::FoundDown => {
+            "Check cable, module and the switch port at the other end; compare with the switch's log at this time. \
+             Jobs with QPs on this port need to be restarted or moved."
+        }
+    }
+}
+
+/// Signs of trouble that were raised about the port or its function as it fell, and how long before, the earliest first:
+/// also those that are over by now.
 fn signs_before(view: &View<'_>, port: &PortRecord, fall: Nanos) -> Vec<(&'static str, Nanos)> {
-    let mut signs: Vec<(&'static str, Nanos)> = root::raised_of(view, port, &SIGNS)
+    let mut signs: Vec<(&'static str, Nanos)> = root::seen_of(view, port, &SIGNS, fall)
         .into_iter()
         .filter(|(_, first)| *first < fall)
-        .map(|((rule, _), first)| (rule, fall - first))
+        .map(|(rule, first)| (rule, fall - first))
         .collect();
     signs.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    signs.dedup_by_key(|(rule, _)| *rule);
+    let mut told = Vec::new();
+    signs.retain(|(rule, _)| !told.contains(rule) && {
+        told.push(*rule);
+        true
+    });
     signs
 }
 

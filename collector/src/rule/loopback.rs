@@ -15,6 +15,9 @@ const LEAST: usize = 30;
 /// A measurement older than this, or than five times the usual distance, says nothing of now, ns.
 const FRESH_NS: Nanos = 10_000_000_000;
 
+/// The evidence row of the baseline, which a raised finding is held against from then on.
+const BASELINE: &str = "loopback latency, baseline";
+
 /// `loopback.high`.
 pub(super) struct High;
 
@@ -81,6 +84,11 @@ fn high(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let (now, baseline, samples, t) = now_and_baseline(view, port)?;
     let (key, subject) = view.port_subject(port);
     let raised = view.raised("loopback.high", &key);
+    // A latency that stays high becomes what is usual; it is held against what was usual before.
+    let row = raised.and_then(|finding| finding.evidence.iter().find(|row| row.series == BASELINE));
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was a number of ns")]
+    let before = row.and_then(|row| row.value).map(|us| (us * 1000.0).round() as u64);
+    let baseline = before.map_or(baseline, |before| before.min(baseline));
     let limit = (baseline as f64 * settings.factor).max(settings.least_us * 1000.0);
     if now as f64 <= limit {
         return (raised.is_some() && now as f64 > limit / 2.0).then_some(Verdict::Keep(key));
@@ -102,7 +110,7 @@ fn high(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         ),
         evidence: vec![
             Evidence::new("loopback latency, median", None, us(now), limit / 1000.0, "µs"),
-            Evidence::new("loopback latency, baseline", None, us(baseline), None, "µs"),
+            Evidence::new(BASELINE, None, us(baseline), None, "µs"),
         ],
         advice: "Look at the other findings about this adapter and its PCIe path (stalls, errors, speed), and at the load of \
                  the CPU the measurement runs on. If all ports of the node are slow, it is the host."

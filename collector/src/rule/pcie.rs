@@ -149,10 +149,32 @@ fn watched_minutes(view: &View<'_>, minutes: u64) -> Option<Nanos> {
     (start >= view.world.started).then_some(start)
 }
 
+/// From when on errors are counted for what is told: the time looked back over, and from the finding's begin where that is
+/// longer. What an incident came to does not become less while it grows old.
+fn counted_from(view: &View<'_>, raised: Option<&Finding>, look_back_s: f64) -> Nanos {
+    let from = view.ago(look_back_s);
+    raised.map_or(from, |finding| from.min(finding.first_t))
+}
+
+/// What a rule says of errors that are over: they stay a sign of the port's fall for as long as the port is down.
+fn sign_of_a_fall(view: &View<'_>, raised: Option<&Finding>, pci: &str) -> Option<Verdict> {
+    let finding = raised?;
+    let root = root::of_function(view, pci, &["link.down"])?;
+    let before = view.raised(root.0, &root.1).is_some_and(|down| finding.first_t <= down.first_t);
+    before.then(|| finding.again(Some(root)))
+}
+
+/// The time between the first and the last of them, s; `None` where they came at one moment, as an event does.
+fn spread_s(count: &AerCount) -> Option<f64> {
+    let ns = count.last?.saturating_sub(count.first?);
+    (ns > 0).then(|| ns as f64 / 1e9)
+}
+
 fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let settings = &view.settings.pcie_aer_storm;
     let (key, subject) = view.pci_subject(&record.pci);
-    let replay = record.tally.count(AerClass::Replay, view.ago(settings.clear_s), view.now);
+    let raised = view.raised("pcie.aer_storm", &key);
+    let newest_replay = record.tally.count(AerClass::Replay, view.ago(settings.clear_s), view.now);
     let minutes = u64::from(settings.minutes.clamp(1, 60));
     let start = watched_minutes(view, minutes);
     let least = start.map(|start| {
@@ -161,17 +183,20 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
         counts.min().unwrap_or(0)
     });
     let storming = least.is_some_and(|least| least > settings.per_minute);
-    let from = view.ago(settings.clear_s.max(minutes as f64 * 60.0));
-    let corrected = record.tally.count(AerClass::Corrected, from, view.now);
-    if !storming && replay.n == 0 {
+    if !storming && newest_replay.n == 0 {
         // Over when the last minute is quiet.
         let newest = record.tally.count(AerClass::Corrected, view.now.saturating_sub(MINUTE_NS), view.now);
-        let raised = view.raised("pcie.aer_storm", &key).is_some();
-        return (raised && newest.n > settings.per_minute).then_some(Verdict::Keep(key));
+        if raised.is_some() && newest.n > settings.per_minute {
+            return Some(Verdict::Keep(key));
+        }
+        return sign_of_a_fall(view, raised, &record.pci);
     }
+    let replay = record.tally.count(AerClass::Replay, counted_from(view, raised, settings.clear_s), view.now);
+    let from = counted_from(view, raised, settings.clear_s.max(minutes as f64 * 60.0));
+    let corrected = record.tally.count(AerClass::Corrected, from, view.now);
     let mut evidence = Vec::new();
     if replay.n > 0 {
-        evidence.push(Evidence::new("Rollover + Timeout", Some(settings.clear_s), replay.n as f64, 0.0, "errors"));
+        evidence.push(Evidence::new("Rollover + Timeout", spread_s(&replay), replay.n as f64, 0.0, "errors"));
     }
     if let Some(least) = least.filter(|_| storming) {
         let window_s = minutes as f64 * 60.0;
@@ -185,7 +210,7 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     }
     evidence.push(Evidence::new(
         "corrected errors",
-        Some(view.now.saturating_sub(from) as f64 / 1e9),
+        spread_s(&corrected),
         corrected.n as f64,
         None,
         "errors",
@@ -257,21 +282,28 @@ impl Rule for AerFatal {
 
 fn fatal(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let clear_s = view.settings.pcie_aer_fatal.clear_s;
-    let from = view.ago(clear_s);
+    let (key, subject) = view.pci_subject(&record.pci);
+    let raised = view.raised("pcie.aer_fatal", &key);
+    let recent = |class| record.tally.count(class, view.ago(clear_s), view.now).n;
+    let reported = |severity| unexplained(view, record, severity, view.ago(clear_s)).n;
+    if recent(AerClass::Nonfatal) == 0
+        && recent(AerClass::Fatal) == 0
+        && reported(AerSeverity::Nonfatal) == 0
+        && reported(AerSeverity::Fatal) == 0
+    {
+        return sign_of_a_fall(view, raised, &record.pci);
+    }
+    let from = counted_from(view, raised, clear_s);
     let nonfatal = record.tally.count(AerClass::Nonfatal, from, view.now);
     let fatal = record.tally.count(AerClass::Fatal, from, view.now);
     let own = nonfatal.n.saturating_add(fatal.n);
     let root_nonfatal = unexplained(view, record, AerSeverity::Nonfatal, from);
     let root_fatal = unexplained(view, record, AerSeverity::Fatal, from);
     let messages = root_nonfatal.n.saturating_add(root_fatal.n);
-    if own == 0 && messages == 0 {
-        return None;
-    }
-    let (key, subject) = view.pci_subject(&record.pci);
     let mut evidence = Vec::new();
     let mut add = |series: &str, count: AerCount, unit: &str| {
         if count.n > 0 {
-            evidence.push(Evidence::new(series, Some(clear_s), count.n as f64, 0.0, unit));
+            evidence.push(Evidence::new(series, spread_s(&count), count.n as f64, 0.0, unit));
         }
     };
     add("non-fatal errors", nonfatal, "errors");

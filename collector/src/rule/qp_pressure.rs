@@ -151,8 +151,7 @@ impl Rule for CachePressure {
 
 /// Mean latency of small operations in the quietest windows with at most half as many QPs, ns, and on how many it rests.
 fn quiet_level(port: &PortRecord, qps: u32) -> Option<(f64, usize)> {
-    let few = port.posting.newest_first().filter(|window| window.qps > 0 && window.qps <= qps / 2);
-    let mut levels: Vec<f64> = few.filter_map(PostWindow::mean_small_latency_ns).collect();
+    let mut levels = port.posting.small_levels(qps / 2);
     if levels.len() < QUIET_WINDOWS {
         return None;
     }

@@ -20,8 +20,8 @@ impl Rule for Small {
 
     fn meaning(&self) -> &'static str {
         "Nearly all work requests of the port are small, there are many of them, and too few are outstanding at a time to \
-         fill the link: every one waits for the one before it. It is a bound of latency, not a loss of bandwidth: with some \
-         twenty operations of 4 KB outstanding a 400 Gb/s link is full. Small messages at a sufficient depth, and few of \
+         fill the link: every one waits for the one before it. It is a bound of latency, not a loss of bandwidth: a \
+         400 Gb/s link is full with some 12 operations of 4 KB outstanding for each µs that one takes. Small messages at a sufficient depth, and few of \
          them beside large ones, are no finding."
     }
 
@@ -63,8 +63,9 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     // Little's law: what is outstanding is what comes in a second times how long each stays. What fills the link is what
     // it carries in the time of an operation that nothing holds up.
     let depth = posted.latency_ns.map(|latency| posted.wrs_per_s * latency / 1e9);
-    let needed = rate * settings.unloaded_us * 1000.0 / (size * 8.0);
-    if depth.is_some_and(|depth| depth >= needed) {
+    let fills = |latency_ns: f64| rate * latency_ns / (size * 8.0);
+    let unloaded = fills(settings.unloaded_us * 1000.0);
+    if depth.is_some_and(|depth| depth >= unloaded) {
         return None;
     }
     // Every QP that posts has one operation outstanding all the time: it waits for nothing but the latency.
@@ -80,6 +81,8 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let how = match depth.zip(posted.latency_ns) {
         Some((depth, latency)) => {
             let latency_us = latency / 1000.0;
+            // At the latency that is measured, not at that of an idle fabric: with more outstanding it does not fall.
+            let needed = fills(latency);
             evidence.push(Evidence::new(
                 "operations outstanding (rate × latency)",
                 window,
@@ -88,11 +91,17 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                 "operations",
             ));
             evidence.push(Evidence::new("latency, mean", window, latency_us, None, "µs"));
-            format!("{depth:.1} outstanding at {latency_us:.1} µs each, some {needed:.0} fill the link")
+            format!(
+                "{depth:.1} outstanding at {latency_us:.1} µs each; at that latency some {needed:.0} fill the link, and at \
+                 {} µs without load some {unloaded:.0}",
+                settings.unloaded_us
+            )
         }
-        None => {
-            format!("how many are outstanding is not known (latency is not measured), some {needed:.0} fill the link")
-        }
+        None => format!(
+            "how many are outstanding is not known (latency is not measured), some {unloaded:.0} fill the link where each \
+             takes {} µs",
+            settings.unloaded_us
+        ),
     };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share between 0 and 1")]
     let tenth = (efficiency * 10.0) as u64;

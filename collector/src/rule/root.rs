@@ -67,6 +67,20 @@ pub(super) fn raised_of(
     all
 }
 
+/// The findings among `rules` that concern a port and were raised at `t`, whether they are over by now or not, each with when
+/// its first sign was seen.
+pub(super) fn seen_of(
+    view: &View<'_>,
+    port: &PortRecord,
+    rules: &[&'static str],
+    t: Nanos,
+) -> Vec<(&'static str, Nanos)> {
+    let raised = raised_of(view, port, rules).into_iter().map(|((rule, _), first)| (rule, first));
+    let over = view.book.cleared().iter().filter(|over| over.first_t <= t && over.t >= t && rules.contains(&over.rule));
+    let over = over.filter(|over| keys(view, over.rule, port).contains(&over.key));
+    raised.chain(over.map(|over| (over.rule, over.first_t))).collect()
+}
+
 /// The same for a PCI function: it belongs to a port that is down where it serves that port alone, and to an uncorrected
 /// error of its own.
 pub(super) fn of_function(view: &View<'_>, pci: &str, roots: &[&str]) -> Root {

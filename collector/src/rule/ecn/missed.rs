@@ -9,6 +9,7 @@ use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{Baseline, LatencyWindow, PortRecord, SizeClass};
 use crate::rule::Rule;
+use crate::rule::clock::plural;
 use crate::timeline::counter_table::Meaning;
 
 /// Windows a quiet latency must rest on before it is compared with.
@@ -155,10 +156,10 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let name = format!("median latency of {class} operations");
         evidence.push(Evidence::new(name, window, l50, base.median_ns * settings.latency_factor, "ns"));
         summary.push_str(&format!(
-            "; the median of {class} operations is {} against {} in the quiet of {} windows",
+            "; the median of {class} operations is {} against {} in the quiet of {}",
             us(l50),
             us(base.median_ns),
-            base.windows
+            plural(base.windows as u64, "window")
         ));
     }
     let standing = slow.as_ref().is_some_and(|(_, now, base)| {

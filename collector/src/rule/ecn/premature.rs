@@ -9,6 +9,7 @@ use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
 use crate::rule::Rule;
+use crate::rule::clock::plural;
 use crate::timeline::counter_table::Meaning;
 
 /// Marks that are enough to be weighed.
@@ -192,12 +193,15 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
     )];
     if let Some(latency) = signs.latency {
         parts.push(format!(
-            "operations take {} / {} (median / p99 of {}) against {} in the quiet of {} windows",
+            "operations take {} / {} (median / p99 of {}){}",
             us(latency.l50_ns),
             us(latency.l99_ns),
             latency.n,
-            us(latency.base_ns),
-            latency.windows
+            latency.base.map_or(String::new(), |base| format!(
+                " against {} in the quiet of {}",
+                us(base.median_ns),
+                plural(base.windows as u64, "window")
+            ))
         ));
     }
     if let Delays::NoQueue(means) = delays {

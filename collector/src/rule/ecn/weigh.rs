@@ -23,7 +23,7 @@
 use super::View;
 use super::span::{Span, Sums};
 use crate::finding::Evidence;
-use crate::inventory::{LatencyWindow, PortRecord, SizeClass};
+use crate::inventory::{Baseline, LatencyWindow, PortRecord, SizeClass};
 use crate::observation::Nanos;
 
 /// Share of small operations above the floor's bucket from which on the floor is at its upper edge: at less than half of
@@ -75,10 +75,8 @@ pub(super) struct Latency {
     pub(super) l50_ns: f64,
     /// 99th percentile now, ns.
     pub(super) l99_ns: f64,
-    /// Quiet level, ns, and the windows it rests on.
-    pub(super) base_ns: f64,
-    /// Windows the quiet level rests on.
-    pub(super) windows: usize,
+    /// The quiet level; `None` where the port was never quiet.
+    pub(super) base: Option<Baseline>,
     /// Operations now.
     pub(super) n: u64,
 }
@@ -216,19 +214,17 @@ fn against_rails(view: &View<'_>, port: &PortRecord, m: f64, u: f64, bucket: usi
 /// so the low percentile of the same windows is the floor, unless the hour knows a clearly lower one.
 pub(super) fn floor(port: &PortRecord, small: &LatencyWindow) -> Option<usize> {
     let now = small.bucket(0.1)?;
-    let hour = port.latencies.baseline(SizeClass::Small);
+    let hour = port.latencies.least_ns(SizeClass::Small);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an exponent between 0 and 64")]
-    let low = hour.map_or(now, |base| base.low_ns.log2() as usize);
+    let low = hour.map_or(now, |least_ns| least_ns.log2() as usize);
     Some(if low + 2 <= now { low } else { now })
 }
 
 fn latency(port: &PortRecord, window: &LatencyWindow, class: SizeClass) -> Option<Latency> {
-    let base = port.latencies.baseline(class)?;
     Some(Latency {
         l50_ns: window.quantile_ns(0.5)?,
         l99_ns: window.quantile_ns(0.99)?,
-        base_ns: base.median_ns,
-        windows: base.windows,
+        base: port.latencies.baseline(class),
         n: window.n,
     })
 }
