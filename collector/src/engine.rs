@@ -39,6 +39,8 @@ pub struct Engine {
     book: Book,
     settings: Settings,
     names: HashMap<Arc<str>, DeviceId, FixedState>,
+    /// Names that devices had and lost, by a rename or a removal: whose each was last.
+    former: HashMap<Arc<str>, DeviceId, FixedState>,
     texts: HashSet<Arc<str>>,
     window_ns: u64,
     window_end: Option<Nanos>,
@@ -66,6 +68,7 @@ impl Engine {
             book: Book::default(),
             settings,
             names: HashMap::default(),
+            former: HashMap::default(),
             texts: HashSet::new(),
             window_ns,
             window_end: None,
@@ -139,8 +142,9 @@ impl Engine {
                 *n = n.saturating_add(lost.n);
             }
             Body::FanOut(seen) => {
-                let device = self.device_id(t, &seen.device);
-                self.device_mut(device).fan_out.take(t, seen);
+                if let Some(device) = self.device_id(t, &seen.device) {
+                    self.device_mut(device).fan_out.take(t, seen);
+                }
             }
             Body::Loopback(loopback) => self.loopback(t, loopback),
             Body::CongestionConfig(config) => self.congestion_config(t, config),

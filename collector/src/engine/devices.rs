@@ -12,10 +12,28 @@ const TOLD_TOGETHER_NS: u64 = 1_000_000_000;
 
 impl Engine {
     /// The device of a name; a name nobody introduced is a device of which only the name is known.
-    pub(super) fn device_id(&mut self, t: Nanos, name: &str) -> DeviceId {
+    ///
+    /// The sources are read one after another, and some go on with a name they learned earlier: a name that was lost by a
+    /// rename still means its device, and what is told of a device after its removal is about what ended with it. `None`
+    /// then: only a `device` line brings a device back.
+    pub(super) fn device_id(&mut self, t: Nanos, name: &str) -> Option<DeviceId> {
         if let Some(id) = self.names.get(name) {
-            return *id;
+            return Some(*id);
         }
+        match self.former.get(name) {
+            Some(id) => (!self.world.device(*id).removed).then_some(*id),
+            None => Some(self.new_device(t, name)),
+        }
+    }
+
+    /// The device that has the name, or else the one that had it last, though it may be gone: for what a device says of
+    /// itself, which may be told a moment after its removal.
+    pub(super) fn owner_of(&mut self, t: Nanos, name: &str) -> DeviceId {
+        let known = self.names.get(name).or_else(|| self.former.get(name)).copied();
+        known.unwrap_or_else(|| self.new_device(t, name))
+    }
+
+    fn new_device(&mut self, t: Nanos, name: &str) -> DeviceId {
         let id = DeviceId::at(self.world.devices.len());
         self.world.devices.push(Arc::new(DeviceRecord::new(name, t)));
         self.names.insert(name.into(), id);
@@ -37,26 +55,28 @@ impl Engine {
                 self.remove_device(t, id);
                 return;
             }
-            if !self.world.device(id).identity().contradicts(&identity) {
+            let known = self.world.device(id).identity();
+            let is_named_only = known.pci.is_none() && known.guid.is_none();
+            if is_named_only && self.is_known(t, id, seen, &identity) {
+                // Somebody used the name before it was introduced.
+                self.forget_device(t, id);
+            } else if !known.contradicts(&identity) {
                 self.update_device(id, seen);
                 return;
+            } else {
+                // Another device has the name now; the one that had it is gone from here.
+                self.remove_device(t, id);
             }
-            // Another device has the name now; the one that had it is gone from here.
-            self.remove_device(t, id);
         } else if seen.removed == Some(true) {
             return;
         }
-        let back = |same_name: bool| {
-            self.world.devices.iter().rposition(|device| {
-                device.removed && device.identity().matches(&identity) && (!same_name || *device.name == *seen.device)
-            })
-        };
         let renamed = self.renamed(t, seen, &identity, named.is_some());
-        let id = match renamed.or_else(|| back(true)).or_else(|| back(false)) {
+        let id = match renamed.or_else(|| self.back(seen, &identity)) {
             Some(index) if renamed.is_some() => {
                 // Nobody said that the old name is gone.
                 let former = self.world.devices[index].name.clone();
                 self.names.remove(&former);
+                self.former.insert(former, DeviceId::at(index));
                 self.names.insert(seen.device.as_ref().into(), DeviceId::at(index));
                 DeviceId::at(index)
             }
@@ -68,9 +88,37 @@ impl Engine {
                 }
                 id
             }
-            None => self.device_id(t, &seen.device),
+            None => self.new_device(t, &seen.device),
         };
         self.update_device(id, seen);
+    }
+
+    /// The device that is gone and is the one seen. One source may know its function and another not: under the name it
+    /// had, the GUID alone tells.
+    fn back(&self, seen: &observation::Device<'_>, identity: &Identity) -> Option<usize> {
+        let gone = |is: &dyn Fn(&DeviceRecord) -> bool| {
+            self.world.devices.iter().rposition(|device| device.removed && is(device))
+        };
+        gone(&|device| *device.name == *seen.device && device.identity().agrees(identity))
+            .or_else(|| gone(&|device| device.identity().matches(identity)))
+    }
+
+    /// The device seen was there before as another than `id`.
+    fn is_known(&self, t: Nanos, id: DeviceId, seen: &observation::Device<'_>, identity: &Identity) -> bool {
+        self.back(seen, identity)
+            .or_else(|| self.renamed(t, seen, identity, true))
+            .is_some_and(|at| at != id.0 as usize)
+    }
+
+    /// A device of which only the name was known is another one: what was told under its name is nobody's fall.
+    fn forget_device(&mut self, t: Nanos, id: DeviceId) {
+        let name = self.world.device(id).name.clone();
+        self.names.remove(&name);
+        self.device_mut(id).removed = true;
+        for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
+            Arc::make_mut(port).lose_device(t);
+        }
+        self.world.qps.end_device(t, id);
     }
 
     pub(super) fn update_device(&mut self, id: DeviceId, seen: &observation::Device<'_>) {
@@ -115,6 +163,7 @@ impl Engine {
     pub(super) fn remove_device(&mut self, t: Nanos, id: DeviceId) {
         let name = self.world.device(id).name.clone();
         self.names.remove(&name);
+        self.former.insert(name, id);
         self.device_mut(id).removed = true;
         for port in self.world.ports.iter_mut().filter(|port| port.key.device == id) {
             let port = Arc::make_mut(port);
@@ -129,7 +178,7 @@ impl Engine {
     }
 
     pub(super) fn health(&mut self, t: Nanos, seen: &observation::Health<'_>) {
-        let named = seen.device.as_deref().map(|name| self.device_id(t, name));
+        let named = seen.device.as_deref().map(|name| self.owner_of(t, name));
         let id = named.or_else(|| {
             let pci = seen.pci.as_deref()?;
             self.world.present().find(|(_, device)| device.pci.as_deref() == Some(pci)).map(|(id, _)| id)

@@ -16,7 +16,7 @@ impl Engine {
     }
 
     pub(super) fn port(&mut self, t: Nanos, seen: &observation::Port<'_>) {
-        let device = self.device_id(t, &seen.device);
+        let Some(device) = self.device_id(t, &seen.device) else { return };
         let before = self.world.ports.len();
         let index = self.port_index(t, device, seen.port, seen.state);
         let new = self.world.ports.len() > before;
@@ -41,7 +41,7 @@ impl Engine {
         if matches!(seen.source, CounterSource::Counters | CounterSource::HwCounters | CounterSource::Nldev) {
             self.stopwatch.round(t);
         }
-        let id = self.device_id(t, &seen.device);
+        let Some(id) = self.device_id(t, &seen.device) else { return };
         let device = self.world.device(id);
         let (driver, vf) = (device.driver.clone(), device.vf);
         let device_reset = device.reset.is_some_and(|(at, _)| t.saturating_sub(at) < self.window_ns);
@@ -109,14 +109,14 @@ impl Engine {
     }
 
     pub(super) fn loopback(&mut self, t: Nanos, seen: &observation::Loopback<'_>) {
-        let id = self.device_id(t, &seen.device);
+        let Some(id) = self.device_id(t, &seen.device) else { return };
         let index = self.port_index(t, id, seen.port, PortState::Unknown);
         let sample = LoopbackSample { p50_ns: seen.p50_ns, p99_ns: seen.p99_ns, max_ns: seen.max_ns, n: seen.n };
         Arc::make_mut(&mut Arc::make_mut(&mut self.world.ports[index]).loopbacks).push(t, sample);
     }
 
     pub(super) fn congestion_config(&mut self, t: Nanos, seen: &observation::CongestionConfig<'_>) {
-        let id = self.device_id(t, &seen.device);
+        let Some(id) = self.device_id(t, &seen.device) else { return };
         let index = self.port_index(t, id, seen.port, PortState::Unknown);
         let port = Arc::make_mut(&mut self.world.ports[index]);
         if seen.says_nothing() {
@@ -146,7 +146,13 @@ impl Engine {
     }
 
     pub(super) fn async_event(&mut self, t: Nanos, seen: &observation::Async<'_>) {
-        let device = self.device_id(t, &seen.device);
+        let is_of_device = seen.qpn.is_none() && seen.port.is_none();
+        let device = if is_of_device {
+            self.owner_of(t, &seen.device)
+        } else {
+            let Some(device) = self.device_id(t, &seen.device) else { return };
+            device
+        };
         if let Some(qpn) = seen.qpn {
             // The three events that tell of a QP in the error state (ibv_get_async_event(3)).
             if matches!(&*seen.event, "QP_FATAL" | "QP_REQ_ERR" | "QP_ACCESS_ERR") {

@@ -26,7 +26,7 @@ impl Engine {
     }
 
     pub(super) fn qp(&mut self, t: Nanos, seen: &observation::Qp<'_>) {
-        let device = self.device_id(t, &seen.device);
+        let Some(device) = self.device_id(t, &seen.device) else { return };
         let number = inventory::number(seen.qpn, seen.port);
         let known = self.world.qps.find(device, number);
         let (since, state) = known.map_or((None, QpState::Unknown), |qp| (Some(qp.since), qp.state));
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     pub(super) fn qp_stats(&mut self, t: Nanos, seen: &observation::QpStats<'_>) {
-        let device = self.device_id(t, &seen.device);
+        let Some(device) = self.device_id(t, &seen.device) else { return };
         // A sweep ends with a `probes` line of the same time. Where nobody writes those, the lines themselves tell when.
         if self.world.probes.is_none() {
             self.world.qps.swept(t);

@@ -297,3 +297,50 @@ fn bound_sets_are_said_again_at_the_beginning_of_a_part() {
     });
     assert_eq!(said, [(Some(4), Some("RC".to_owned()), Some(vec![17, 18]), 1)]);
 }
+
+#[test]
+fn a_late_word_about_a_removed_device_makes_no_other_and_its_return_clears_the_fall() {
+    let s = 1_000_000_000;
+    let removed = r#"{"t":3000000000,"type":"device","device":"mlx5_0","removed":true}"#;
+    for late in [
+        r#"{"t":3010000000,"type":"qp","device":"mlx5_0","qpn":5,"event":"destroy"}"#,
+        r#"{"t":3010000000,"type":"qp_stats","device":"mlx5_0","qpn":5,"posts":9,"wrs":9,"bytes":9}"#,
+        r#"{"t":3010000000,"type":"async","device":"mlx5_0","port":1,"event":"PORT_ERR"}"#,
+        r#"{"t":3010000000,"type":"async","device":"mlx5_0","event":"DEVICE_FATAL"}"#,
+        r#"{"t":3010000000,"type":"counters","device":"mlx5_0","port":1,"source":"counters","values":{"port_xmit_data":0}}"#,
+    ] {
+        let (device, port) = (introduced(1, "mlx5_0", 1), port_of(2, "mlx5_0"));
+        let gone = [&device, &port, removed, late, r#"{"t":9000000000,"type":"source","source":"x","state":"ok"}"#];
+        let engine = after(&gone);
+        assert!(raised(&engine).contains(&"link.down:mlx5_0/1".to_owned()), "{late}: {:?}", raised(&engine));
+        // One source knows the device's function, the other does not.
+        for back in [
+            introduced(10 * s, "mlx5_0", 1),
+            format!(r#"{{"t":{},"type":"device","device":"mlx5_0","node_guid":"0:0:0:1"}}"#, 10 * s),
+        ] {
+            let port = port_of(10 * s + 1, "mlx5_0");
+            let engine = after(&[&gone[..], &[&back, &port]].concat());
+            assert_eq!(names(&engine), ["0 mlx5_0"], "{late}");
+            assert!(!raised(&engine).iter().any(|id| id.starts_with("link.")), "{late}: {:?}", raised(&engine));
+            assert_eq!((engine.world().devices.len(), engine.world().qps.len()), (1, 0), "{late}");
+        }
+    }
+}
+
+#[test]
+fn what_is_told_under_the_old_name_of_a_renamed_device_or_early_under_its_new_one_is_its_own() {
+    let s = 1_000_000_000;
+    let first = [introduced(1, "mlx5_0", 1), port_of(2, "mlx5_0")];
+    let removed = format!(r#"{{"t":{},"type":"device","device":"mlx5_0","removed":true}}"#, 5 * s);
+    let early = format!(r#"{{"t":{},"type":"qp","device":"roce0","qpn":17,"event":"seen","to":"RTS"}}"#, 5 * s - 1);
+    let renamed = [introduced(5 * s, "roce0", 1), port_of(5 * s + 1, "roce0")];
+    let late = format!(r#"{{"t":{},"type":"qp","device":"mlx5_0","qpn":18,"event":"seen","to":"RTS"}}"#, 6 * s);
+    let end = port_of(12 * s, "roce0");
+    for told in [vec![removed.clone()], Vec::new()] {
+        let lines = [&first[..], &[early.clone()], &told, &renamed, &[late.clone(), end.clone()]].concat();
+        let engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(names(&engine), ["0 roce0"], "{told:?}");
+        assert_eq!(raised(&engine), Vec::<String>::new(), "{told:?}");
+        assert!(engine.world().qps.find(DeviceId(0), 18).is_some(), "{told:?}");
+    }
+}

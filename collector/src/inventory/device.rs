@@ -56,6 +56,13 @@ impl Identity {
         }
     }
 
+    /// None contradicts the other, and at least one thing is said by both.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        let agree = |a: &Option<Arc<str>>, b: &Option<Arc<str>>| matches!((a, b), (Some(a), Some(b)) if a == b);
+        !self.contradicts(other) && (agree(&self.pci, &other.pci) || agree(&self.guid, &other.guid))
+    }
+
     /// One of both contradicts the other.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
