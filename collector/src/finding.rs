@@ -386,7 +386,8 @@ impl Book {
         if shown.part_of == part_of {
             return;
         }
-        let finding = Arc::new(Finding { t: now, state: FindingState::Updated, part_of, ..Arc::unwrap_or_clone(shown) });
+        let finding =
+            Arc::new(Finding { t: now, state: FindingState::Updated, part_of, ..Arc::unwrap_or_clone(shown) });
         changes.push(finding.clone());
         self.raised.insert(slot, Raised::new(finding));
     }

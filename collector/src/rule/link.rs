@@ -173,9 +173,11 @@ fn signs_before(view: &View<'_>, port: &PortRecord, fall: Nanos) -> Vec<(&'stati
         .collect();
     signs.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     let mut told = Vec::new();
-    signs.retain(|(rule, _)| !told.contains(rule) && {
-        told.push(*rule);
-        true
+    signs.retain(|(rule, _)| {
+        !told.contains(rule) && {
+            told.push(*rule);
+            true
+        }
     });
     signs
 }

@@ -208,13 +208,7 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
             "errors/min",
         ));
     }
-    evidence.push(Evidence::new(
-        "corrected errors",
-        spread_s(&corrected),
-        corrected.n as f64,
-        None,
-        "errors",
-    ));
+    evidence.push(Evidence::new("corrected errors", spread_s(&corrected), corrected.n as f64, None, "errors"));
     let first = if replay.n > 0 { replay.first } else { corrected.first };
     let since = first.unwrap_or(view.now);
     let place = place(view, record);

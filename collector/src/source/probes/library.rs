@@ -46,7 +46,8 @@ impl Library {
     /// Opens a file that was found at `path`.
     pub(super) fn open(path: &Path) -> Result<Self, Why> {
         let file = regular(path).map_err(|error| format!("the file cannot be opened: {error}"))?;
-        let ident = Ident::of(&file, on_overlay(&file)).map_err(|error| format!("the file cannot be looked at: {error}"))?;
+        let ident =
+            Ident::of(&file, on_overlay(&file)).map_err(|error| format!("the file cannot be looked at: {error}"))?;
         Ok(Self { file, ident, provider: OnceCell::new() })
     }
 

@@ -316,9 +316,8 @@ impl Binding {
                 Process::own(&self.options.proc).map_err(|error| format!("this process cannot be named: {error}"))?,
             ),
         };
-        let again = |noted: &Changed| {
-            wanted.iter().any(|(device, port, _)| (device.index, *port) == (noted.index, noted.port))
-        };
+        let again =
+            |noted: &Changed| wanted.iter().any(|(device, port, _)| (device.index, *port) == (noted.index, noted.port));
         note.ports.retain(|noted| !again(noted));
         let before = note.ports.len();
         note.ports.extend(wanted.iter().map(|(device, port, before)| Changed {

@@ -130,7 +130,8 @@ impl Notes {
         names.sort_unstable();
         let beyond = names.split_off(names.len().min(MOST_NOTES)).len();
         let one = |name: &CString| {
-            read(&directory, name).map_err(|why| format!("{}/{}: {why}", self.directory.display(), name.to_string_lossy()))
+            read(&directory, name)
+                .map_err(|why| format!("{}/{}: {why}", self.directory.display(), name.to_string_lossy()))
         };
         let too_many = (beyond > 0).then(|| at(&format!("{beyond} notes more than are looked at")));
         names.iter().map(one).chain(too_many).collect()

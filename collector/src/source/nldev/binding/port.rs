@@ -73,11 +73,7 @@ pub(super) fn may_bind(kernel: &mut Kernel, device: &DeviceInfo, port: u32) -> R
             (COUNTER_MODE_AUTO, _) => "already bound by type and process",
             _ => "already bound one by one",
         };
-        return Err(left(
-            format!("QPs are {how}; whoever did that keeps it, and their counters are read"),
-            None,
-            true,
-        ));
+        return Err(left(format!("QPs are {how}; whoever did that keeps it, and their counters are read"), None, true));
     }
     match kernel.qps(device.index) {
         Some(qps) if qps > MAX_QPS => Err(left(too_many(qps), None, true)),

@@ -76,7 +76,8 @@ pub(super) fn undo(
         let undone = if there(&port) {
             undo_port(kernel, &port, &mut allowed)
         } else {
-            let what = "the device is not here: gone, and what was changed with it, or moved to another network namespace";
+            let what =
+                "the device is not here: gone, and what was changed with it, or moved to another network namespace";
             Undone::Done(format!("{}: {what}", port.name()))
         };
         if matches!(undone, Undone::Kept { .. }) {
