@@ -333,13 +333,13 @@ impl Sink for Progress {
     }
 }
 
-/// The options of a command that looks for a moment: it binds nothing, but undoes what a killed run left, where it may.
+/// The options of a command that looks for a moment: it binds and makes nothing, but undoes what a killed run left, where it may.
 fn looking(config: &Config) -> NodeOptions {
     let changes = match config.node.changes {
         Changes::None => Changes::None,
         Changes::Undo | Changes::Bind(_) => Changes::Undo,
     };
-    NodeOptions { changes, ..config.node.clone() }
+    NodeOptions { changes, making: None, ..config.node.clone() }
 }
 
 fn doctor(config: &Config, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
@@ -465,5 +465,24 @@ fn quiet_pipe(result: std::io::Result<()>) -> anyhow::Result<()> {
     match result {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to standard output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn a_command_that_looks_once_binds_and_makes_nothing_though_changes_are_allowed() {
+        let cli = Cli::try_parse_from(["rdmascope", "--allow-changes", "doctor"]).expect("it parses");
+        let config = crate::config::resolve(&cli.global).expect("the defaults");
+        assert!(config.node.making.is_some(), "the screen and the service make some");
+        let options = looking(&config);
+        assert_eq!((options.changes, options.making), (Changes::Undo, None));
+        let config = Config { node: NodeOptions { changes: Changes::None, ..config.node.clone() }, ..config };
+        assert_eq!(looking(&config).changes, Changes::None);
     }
 }

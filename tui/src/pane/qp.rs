@@ -305,13 +305,16 @@ fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
     ]
 }
 
-/// Hardware counters of the sets that count this QP: those that are not 0. What a set counts of several QPs is of no one.
+/// Hardware counters of the sets that count this QP: those that are not 0. What a set counts of several QPs is of no one, and
+/// it counts on when one of them ends.
 fn bound<'a>(port: &PortRecord, qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
     let mut lines = Vec::new();
     for set in port.bound.counting(qp.qpn) {
-        let whose = match set.qpns.len() {
-            1 => "of this QP alone".to_owned(),
-            n => format!("of {} QPs together, this one among them", number::grouped(n as u64)),
+        let whose = if set.by.qpn == Some(qp.qpn) {
+            "of this QP alone".to_owned()
+        } else {
+            let n = set.qpns.len();
+            format!("{} QP{} now; also of QPs that ended", number::grouped(n as u64), if n == 1 { "" } else { "s" })
         };
         lines.push(Line::raw(""));
         lines.push(Line::from(vec![
@@ -450,8 +453,8 @@ mod tests {
         assert_eq!(retry_window(&qp), None);
     }
 
-    /// What the pane says of bound counters for a QP, on a port with one set of type RC that counts `qpns`.
-    fn said(qpn: u32, qpns: &[u32]) -> String {
+    /// What the pane says of bound counters for a QP, on a port with one set that counts `qpns`: of type RC, or of one `alone`.
+    fn said(qpn: u32, qpns: &[u32], alone: Option<u32>) -> String {
         use collector::engine::Engine;
         use collector::observation::recording::Header;
         use collector::observation::{Body, CounterSource, Counters, Observation, Port, Qp, QpEvent};
@@ -463,7 +466,8 @@ mod tests {
             device: "mlx5_0".into(),
             port: Some(1),
             source: CounterSource::Qp,
-            qp_type: Some("RC".into()),
+            qp_type: alone.is_none().then(|| "RC".into()),
+            qpn: alone,
             set: Some(4),
             qpns: Some(qpns.to_vec()),
             values: [("out_of_sequence".into(), 1_234), ("packet_seq_err".into(), 0)].into_iter().collect(),
@@ -478,14 +482,15 @@ mod tests {
 
     #[test]
     fn what_a_set_counts_of_several_qps_is_said_to_be_of_all_of_them() {
-        let text = said(17, &[17, 18, 19]);
-        assert!(text.contains("bound to type RC: of 3 QPs together, this one among them"), "{text}");
+        let text = said(17, &[17, 18, 19], None);
+        assert!(text.contains("bound to type RC: 3 QPs now; also of QPs that ended"), "{text}");
         assert!(
             text.contains("out_of_sequence") && text.contains("1,234") && !text.contains("packet_seq_err"),
             "{text}"
         );
-        assert!(said(17, &[17]).contains("of this QP alone"));
-        assert_eq!(said(17, &[18, 19]), "", "a set that does not count it");
+        assert!(said(17, &[17], None).contains("type RC: 1 QP now; also of QPs that ended"));
+        assert!(said(17, &[17], Some(17)).contains("of this QP alone"));
+        assert_eq!(said(17, &[18, 19], None), "", "a set that does not count it");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! that does not fit is begun again and again (`res_get_common_dumpit`, drivers/infiniband/core/nldev.c), and the dump never
 //! ends. So the list has a socket of its own, and one that makes no progress is closed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::observation::{Body, CounterSource, Counters, Nanos, Observation, Pairs, Text};
 use crate::source::Emit;
@@ -86,6 +86,8 @@ pub(super) fn mode(
 struct OfPort {
     /// The sets told of, each with the QPs that were told.
     told: HashMap<u32, Vec<u32>>,
+    /// Those of them that were seen with several QPs, at once or one after the other: what they count is of all of them.
+    shared: HashSet<u32>,
     /// Why they are not all told, and when to look again.
     gap: Option<(String, Nanos)>,
 }
@@ -190,10 +192,14 @@ impl OfPort {
     fn tell(&mut self, set: &SetInfo<'_>, port: &PortStatistics, now: Nanos, emit: &mut Emit<'_>) {
         let mut qpns: Vec<u32> = set.qpns().collect();
         qpns.sort_unstable();
-        let changed = self.told.get(&set.id) != Some(&qpns);
-        // Of a set that was bound by hand to one QP only; one that was made by type may count others soon.
+        let before = self.told.get(&set.id);
+        let changed = before != Some(&qpns);
+        if qpns.len() > 1 || before.is_some_and(|before| !before.is_empty() && changed) {
+            self.shared.insert(set.id);
+        }
+        // Of a set that was bound by hand to one QP only; one that was made by type may have counted others.
         let alone = match qpns[..] {
-            [qpn] if !set.automatic => Some(qpn),
+            [qpn] if !set.automatic && !self.shared.contains(&set.id) => Some(qpn),
             _ => None,
         };
         let values: Pairs<'_, u64> = set.counters().map(|(name, value)| (name.into(), value)).collect();
@@ -225,6 +231,7 @@ impl OfPort {
         gone.sort_unstable();
         for id in gone {
             self.told.remove(&id);
+            self.shared.remove(&id);
             let body = Body::Counters(Counters {
                 device: port.device.as_str().into(),
                 port: Some(port.port),

@@ -20,6 +20,7 @@ struct Memory {
     names: Vec<Name>,
     unlinked: HashSet<u32>,
     free: Vec<u32>,
+    forgotten: Vec<u32>,
 }
 
 impl Memory {
@@ -32,6 +33,7 @@ impl Memory {
             names: vec![name("rxea"), name("rxeb")],
             unlinked: HashSet::new(),
             free: Vec::new(),
+            forgotten: Vec::new(),
         }
     }
 
@@ -104,7 +106,9 @@ impl Store for Memory {
         self.free.push(index);
         true
     }
-    fn forget_process(&mut self, _: u32) {}
+    fn forget_process(&mut self, tgid: u32) {
+        self.forgotten.push(tgid);
+    }
 }
 
 fn name(text: &str) -> Name {
@@ -391,6 +395,25 @@ fn completions_that_are_not_counted_any_more_are_told_though_no_number_changed()
     bench.qps.set_untold([100, 101].into());
     bench.sweep(3000);
     assert!(bench.said().is_empty(), "it was told");
+}
+
+#[test]
+fn a_process_that_takes_the_number_of_one_whose_completions_told_no_qp_has_completions() {
+    let mut bench = with_completions(1);
+    bench.qps.set_untold([100, 200].into());
+    bench.collect();
+    bench.take(&event(kind::DESTROY, "rxea", 17, 40));
+    bench.said();
+    assert_eq!(bench.qps.len(), 0, "its QPs were told to end before it did");
+    let Bench { qps, memory, .. } = &mut bench;
+    qps.reap(memory, 50, &|pid| pid == 100, &mut |_| {});
+    assert_eq!(memory.forgotten, [100]);
+    bench.memory.give(2, "rxea", 18, 100, 60);
+    bench.memory.post(2, 6, 61);
+    bench.memory.complete(2, 0);
+    bench.collect();
+    bench.sweep(1000);
+    assert_eq!(bench.said(), ["rxea:18 posts 1 bytes 6 sizes 1 completions 1"]);
 }
 
 #[test]

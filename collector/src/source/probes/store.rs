@@ -31,7 +31,7 @@ pub(super) trait Store {
     fn unlink(&mut self, index: u32);
     /// Gives an empty slot back.
     fn give_back(&mut self, index: u32) -> bool;
-    /// Forgets the last QP of a process.
+    /// Forgets what is kept of a process.
     fn forget_process(&mut self, tgid: u32);
 }
 
@@ -271,5 +271,6 @@ impl Store for Maps {
     fn forget_process(&mut self, tgid: u32) {
         // It may never have been entered.
         let _ = self.last_slot.remove(&tgid);
+        let _ = self.untold.remove(&tgid);
     }
 }

@@ -32,6 +32,7 @@ struct Found {
 
 /// Makes one of each kind on each device, and prints.
 pub(crate) fn run(asked: &Operations) -> Result<(), String> {
+    end_with_parent();
     debug_assert!(asked.allow_changes, "the command line does not parse without it");
     let wanted = filter(&asked.device, &asked.exclude).map_err(|error| error.to_string())?;
     let mut devices = Vec::new();
@@ -44,6 +45,11 @@ pub(crate) fn run(asked: &Operations) -> Result<(), String> {
     let answer = Answer::Found { devices, modify_qp: None };
     println!("{}", serde_json::to_string(&answer).map_err(|error| error.to_string())?);
     Ok(())
+}
+
+/// Whatever becomes of rdmascope, a provider that hangs does not outlive it.
+fn end_with_parent() {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }
 
 fn of(context: &Context) -> Vec<Found> {
@@ -68,4 +74,16 @@ fn found(device: &str, made: String, functions: Result<Functions, String>) -> Fo
     });
     let (places, error) = answer.map_or_else(|error| (BTreeMap::new(), Some(error)), |places| (places, None));
     Found { device: device.to_owned(), made, places, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Signal, parent_process_death_signal, set_parent_process_death_signal};
+
+    #[test]
+    fn the_program_that_makes_qps_ends_with_the_one_that_started_it() {
+        super::end_with_parent();
+        assert_eq!(parent_process_death_signal().expect("Linux"), Some(Signal::KILL));
+        set_parent_process_death_signal(None).expect("Linux");
+    }
 }

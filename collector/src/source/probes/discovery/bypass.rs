@@ -48,11 +48,19 @@ const DIRECT: &[(&str, &str, Way)] = &[
     ("libbnxt_re.so", "bnxt_re_dv_init_obj", Way::DirectVerbs),
 ];
 
-/// What is known of files that were looked into, so that each is looked into once.
+/// What is known of files that were looked into, so that each is looked into once while a process maps it: the numbers of one
+/// that is gone are used again.
 pub(super) type Calls = HashMap<FileId, Vec<Way>>;
 
 /// The ways a process has by what it maps, each with the file that tells, in the order of [`Way`].
-pub(super) fn ways(dir: &Path, mappings: &[Mapping<'_>], known: &mut Calls) -> Vec<(Way, String)> {
+///
+/// The files that were looked into are added to `looked_into`.
+pub(super) fn ways(
+    dir: &Path,
+    mappings: &[Mapping<'_>],
+    known: &mut Calls,
+    looked_into: &mut Vec<FileId>,
+) -> Vec<(Way, String)> {
     let direct =
         mappings.iter().any(|mapping| DIRECT.iter().any(|(library, ..)| base(mapping.name).starts_with(library)));
     let mut files = BTreeSet::new();
@@ -62,7 +70,10 @@ pub(super) fn ways(dir: &Path, mappings: &[Mapping<'_>], known: &mut Calls) -> V
         let ways = match by_name(name) {
             Some(way) => vec![way],
             None if !direct || is_verbs(mapping.name) => continue,
-            None => known.entry(mapping.file).or_insert_with(|| by_calls(&reachable(dir, mapping), name)).clone(),
+            None => {
+                looked_into.push(mapping.file);
+                known.entry(mapping.file).or_insert_with(|| by_calls(&reachable(dir, mapping), name)).clone()
+            }
         };
         for way in ways {
             if !found.iter().any(|(other, _)| *other == way) {
@@ -96,7 +107,7 @@ mod tests {
 
     fn of(maps: &str, known: &mut Calls) -> Vec<(Way, String)> {
         let mappings: Vec<_> = mappings(maps).collect();
-        ways(Path::new("/proc/self"), &mappings, known)
+        ways(Path::new("/proc/self"), &mappings, known, &mut Vec::new())
     }
 
     fn line(at: u64, inode: u64, name: &str) -> String {

@@ -285,6 +285,12 @@ impl Discovery {
             stat.as_deref().and_then(process::stat).is_some_and(|(start, _)| start == process.start)
         });
         self.refused.retain(|pid| proc.join(pid.to_string()).exists());
+        // Not while a look goes on: it is not waited for, and the next time is soon.
+        if let (None, Ok(mut calls)) = (&self.job, self.calls.try_lock()) {
+            let mapped: HashSet<FileId> =
+                self.known.values().flat_map(|process| &process.looked_into).copied().collect();
+            calls.retain(|file, _| mapped.contains(file));
+        }
         let after = mapped(self);
         before.difference(&after).copied().collect()
     }

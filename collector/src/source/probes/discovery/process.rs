@@ -34,6 +34,8 @@ pub(super) struct Process {
     pub(super) missing: Option<Why>,
     /// The ways it may post where no probe sees it, by the files it maps.
     pub(super) ways: Vec<(Way, String)>,
+    /// Files it maps that were looked into for that.
+    pub(super) looked_into: Vec<FileId>,
     /// In which round it was looked at; `None` when all that is known of it is what it told itself.
     pub(super) looked: Option<u64>,
 }
@@ -79,7 +81,7 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
         Ok(open) => {
             process.has_device = open;
             if open {
-                process.ways = bypass::ways(&dir, &mappings, calls);
+                process.ways = bypass::ways(&dir, &mappings, calls, &mut process.looked_into);
             }
             if open && (how.deep || !knows_one) {
                 process.search(&dir, &mappings, knows_one);

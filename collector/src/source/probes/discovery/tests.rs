@@ -413,6 +413,19 @@ fn the_ways_of_a_process_are_told_when_they_change_and_when_it_ends() {
 }
 
 #[test]
+fn what_is_known_of_a_file_is_forgotten_when_no_process_maps_it() {
+    let (gone, here) = (((8, 1), 1), ((8, 1), 2));
+    let own = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(process::stat).expect("its form").0;
+    let mut discovery = Discovery::new(Path::new("/proc"));
+    discovery.calls.lock().expect("nobody panicked").extend([(gone, vec![Way::Devx]), (here, vec![])]);
+    for (pid, file) in [(u32::MAX, gone), (std::process::id(), here)] {
+        discovery.remember(Process { pid, start: own, looked_into: vec![file], ..Process::default() });
+    }
+    discovery.unused(&|file| file);
+    assert!(discovery.calls.lock().expect("nobody panicked").keys().eq([&here]));
+}
+
+#[test]
 fn a_process_that_makes_qps_later_is_looked_at_again_for_what_it_has_loaded_since() {
     let mut discovery = Discovery::new(Path::new("/proc"));
     let process = |missing: Option<&str>| Process {
