@@ -65,7 +65,8 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "RDMASCOPE_VERBS_PROGRAM", value_name = "FILE")]
     pub(crate) verbs_program: Option<PathBuf>,
     /// Allow what changes the node and is undone at the end: QPs made from now on are bound to hardware counters by their
-    /// type, where nobody else has bound any (screen, record, collect); what a killed run left is undone
+    /// type, where nobody else has bound any, and a QP and a CQ of each kind are made for an instant (screen, record,
+    /// collect); what a killed run left is undone
     #[arg(long, global = true, env = "RDMASCOPE_ALLOW_CHANGES", value_parser = switch())]
     pub(crate) allow_changes: bool,
     /// By what they are bound: type, or type,pid for a set of counters for each process [default: type]
