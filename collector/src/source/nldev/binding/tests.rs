@@ -233,8 +233,10 @@ fn a_port_is_noted_before_it_is_changed_and_is_as_before_at_the_end() {
     assert_eq!((scene.sent(change::STAT_SET), scene.sent(change::STAT_DEL)), (2, 3));
     assert_eq!(scene.note(), None);
     // What is bound until the mode is off is let go as well: the sets are listed when it is.
-    let dump = |request: &&Vec<u8>| is(request, command::STAT_GET) && u16::from_ne_bytes([request[6], request[7]]) & 0x300 != 0;
-    let asked: Vec<Vec<u8>> = scene.asked.lock().unwrap().iter().map(|request| request.to_vec()).collect();
+    let dump = |request: &&Vec<u8>| {
+        is(request, command::STAT_GET) && u16::from_ne_bytes([request[6], request[7]]) & 0x300 != 0
+    };
+    let asked: Vec<Vec<u8>> = scene.asked.lock().unwrap().clone();
     let last = |wanted: &dyn Fn(&&Vec<u8>) -> bool| asked.iter().rposition(|request| wanted(&request));
     assert!(last(&dump) > last(&|request| is(request, change::STAT_SET)) && last(&dump).is_some());
     assert_eq!(asked.iter().filter(dump).count(), 1);

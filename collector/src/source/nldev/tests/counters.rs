@@ -134,7 +134,8 @@ fn a_bound_set_is_told_with_the_qps_it_counts_together_and_of_none_of_them_alone
 
 #[test]
 fn a_set_bound_by_hand_to_one_qp_after_another_is_of_none_of_them_alone() {
-    let by_hand = |qpns: &[u32]| bound(0, &[Set { id: 6, qpns: qpns.to_vec(), values: vec![("a", 3)], ..Set::default() }]);
+    let by_hand =
+        |qpns: &[u32]| bound(0, &[Set { id: 6, qpns: qpns.to_vec(), values: vec![("a", 3)], ..Set::default() }]);
     let mut exchanges = device_a();
     exchanges.extend([counter_mode(0, 2, 0), by_hand(&[50]), by_hand(&[51]), by_hand(&[51])]);
     let mut scene = Scene::of(exchanges);
