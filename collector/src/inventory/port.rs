@@ -483,6 +483,14 @@ impl PortRecord {
     }
 
     /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.
+    /// Its error counters in the port table of the InfiniBand specification (`symbol_error`, `link_error_recovery`,
+    /// `local_link_integrity_errors`) say something of its link: on RoCE they are often listed and never filled, and what they
+    /// count where they are is not known.
+    #[must_use]
+    pub fn pma_counts_errors(&self) -> bool {
+        self.link_layer == LinkLayer::InfiniBand
+    }
+
     /// In the window that was closed the port carried less than half of its rate, and was not paused as far as that is
     /// counted. A load that is not known is not called quiet.
     fn quiet(&self) -> bool {

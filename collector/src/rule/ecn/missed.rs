@@ -8,7 +8,7 @@ use super::words::{confounders, definition, hand_check, joined, percent, share, 
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{Baseline, LatencyWindow, PortRecord, SizeClass};
-use crate::rule::Rule;
+use crate::rule::{Part, Rule};
 use crate::rule::clock::plural;
 use crate::timeline::counter_table::Meaning;
 
@@ -45,7 +45,7 @@ impl Rule for Missed {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if let Some(reason) = lacking(view, NEEDS) {
+        if let Some(reason) = lacking(view, NEEDS).nowhere() {
             return Some(reason);
         }
         let seen = |port: &PortRecord| {
@@ -54,6 +54,10 @@ impl Rule for Missed {
                 .any(|meaning| port.reading(*meaning).is_some())
         };
         (!ports(view).any(seen)).then(|| "no port counts pause, discards or packets out of sequence".to_owned())
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 
@@ -239,7 +243,12 @@ impl Rule for NotEct {
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
         let packets = ports(view).any(|port| Packets::since(port, 0).is_some());
-        if packets { None } else { lacking(view, NEEDS) }
+        if packets { None } else { lacking(view, NEEDS).nowhere() }
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        let packets = ports(view).any(|port| Packets::since(port, 0).is_some());
+        if packets { None } else { lacking(view, NEEDS).in_part() }
     }
 }
 

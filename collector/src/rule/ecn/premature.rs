@@ -8,7 +8,7 @@ use super::words::{confounders, definition, hand_check, joined, percent, share, 
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
-use crate::rule::Rule;
+use crate::rule::{Part, Rule};
 use crate::rule::clock::plural;
 use crate::timeline::counter_table::Meaning;
 
@@ -48,11 +48,15 @@ impl Rule for Premature {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if let Some(reason) = lacking(view, NEEDS) {
+        if let Some(reason) = lacking(view, NEEDS).nowhere() {
             return Some(reason);
         }
         let excused = |port: &PortRecord| !Control::of(port).needs_marks();
         ports(view).all(excused).then(|| "no port's congestion control works by marks".to_owned())
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 
