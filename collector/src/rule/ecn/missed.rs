@@ -9,7 +9,6 @@ use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{Baseline, LatencyWindow, PortRecord, SizeClass};
 use crate::rule::{Part, Rule};
-use crate::rule::clock::plural;
 use crate::timeline::counter_table::Meaning;
 
 /// Windows a quiet latency must rest on before it is compared with.
@@ -160,10 +159,9 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let name = format!("median latency of {class} operations");
         evidence.push(Evidence::new(name, window, l50, base.median_ns * settings.latency_factor, "ns"));
         summary.push_str(&format!(
-            "; the median of {class} operations is {} against {} in the quiet of {}",
+            "; the median of {class} operations is {} against {} {base}",
             us(l50),
-            us(base.median_ns),
-            plural(base.windows as u64, "window")
+            us(base.median_ns)
         ));
     }
     let standing = slow.as_ref().is_some_and(|(_, now, base)| {
@@ -212,7 +210,7 @@ fn late_share(port: &PortRecord, span: &Span<'_>) -> Option<f64> {
 /// Latency now and in quiet times, small operations before large ones.
 fn slowness(port: &PortRecord, span: &Span<'_>) -> Option<(&'static str, LatencyWindow, Baseline)> {
     [(SizeClass::Small, "small"), (SizeClass::Large, "large")].into_iter().find_map(|(class, name)| {
-        let base = port.latencies.baseline(class).filter(|base| base.windows >= BASE_WINDOWS)?;
+        let base = port.latencies.reference(class).filter(|base| base.windows >= BASE_WINDOWS)?;
         Some((name, port.latencies.sum(class, span.from)?, base))
     })
 }

@@ -9,7 +9,6 @@ use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
 use crate::rule::{Part, Rule};
-use crate::rule::clock::plural;
 use crate::timeline::counter_table::Meaning;
 
 /// Marks that are enough to be weighed.
@@ -202,9 +201,8 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
             us(latency.l99_ns),
             latency.n,
             latency.base.map_or(String::new(), |base| format!(
-                " against {} in the quiet of {}",
-                us(base.median_ns),
-                plural(base.windows as u64, "window")
+                " against {} {base}",
+                us(base.median_ns)
             ))
         ));
     }
