@@ -148,8 +148,11 @@ fn bound(view: &View<'_>, record: &PcieRecord, its: &[&PortRecord]) -> Option<Ve
 fn stall_row(stalled: Option<u64>) -> Option<Evidence> {
     let percent = stalled?;
     // It is no evidence for the finding where it is below.
-    let name =
-        if percent > STALLED_PERCENT { "waiting for the bus" } else { "waiting for the bus (too little to confirm it)" };
+    let name = if percent > STALLED_PERCENT {
+        "waiting for the bus"
+    } else {
+        "waiting for the bus (too little to confirm it)"
+    };
     Some(Evidence::new(name, Some(1.0), percent as f64, STALLED_PERCENT as f64, "percent"))
 }
 

@@ -1,8 +1,8 @@
 //! The adapter's own path, measured by loopback: a port that writes to itself.
 
 use super::clock::{lasting, plural};
-use super::link::names;
 use super::judged::{Judged, Part};
+use super::link::names;
 use super::root;
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};

@@ -42,7 +42,7 @@ mod unstable;
 use judged::Judged;
 
 use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
-use crate::inventory::{PortRecord, World};
+use crate::inventory::{PcieRecord, PortRecord, World};
 use crate::observation::Nanos;
 
 pub use judged::Part;
@@ -136,6 +136,13 @@ pub fn all() -> &'static [&'static dyn Rule] {
 #[must_use]
 pub fn find(id: &str) -> Option<&'static dyn Rule> {
     all().iter().copied().find(|rule| rule.id() == id)
+}
+
+/// What the link of a function carries of data in one direction by calculation, Gb/s, as `pcie.bandwidth_bound` and
+/// `pcie.shared_uplink` take it; `None` when speed or width is not known.
+#[must_use]
+pub fn pcie_carries_gbps(record: &PcieRecord) -> Option<f64> {
+    bus::usable(record, record.mps).map(|usable| usable.gbps)
 }
 
 /// What a rule sees.

@@ -151,8 +151,9 @@ fn storm_extent(view: &View<'_>) -> Judged {
         if watched_minutes(view, u64::from(minutes)).is_some() {
             return Judged::All;
         }
-        let reason =
-            format!("watched for {watched_s:.0} s of the {minutes} minutes a storm takes; replay errors are judged at once");
+        let reason = format!(
+            "watched for {watched_s:.0} s of the {minutes} minutes a storm takes; replay errors are judged at once"
+        );
         Judged::with(on_the_way(view).len(), reason)
     })
 }

@@ -1,12 +1,12 @@
 //! The physical layer: errors FEC could not correct, bad CRCs.
 
 use super::clock::{lasting, ns, plural};
+use super::judged::{Judged, Part};
 use super::lanes;
 use super::link::{names, port_of};
 use super::root;
 use super::settings::ErrorWindows;
 use super::span::{Errors, errors};
-use super::judged::{Judged, Part};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;

@@ -1,8 +1,8 @@
 //! The link counters of the InfiniBand port table (PMA): symbols, integrity, recovery.
 
 use super::clock::{lasting, ns, plural, when};
-use super::link::{names, port_of};
 use super::judged::{Judged, Part};
+use super::link::{names, port_of};
 use super::phy::{digits, silent};
 use super::root;
 use super::span::mean_rate;

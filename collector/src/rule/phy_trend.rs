@@ -1,11 +1,11 @@
 //! The trend of what FEC corrects: the earliest sign of a link that will fail.
 
 use super::clock::ns;
+use super::judged::{Judged, Part};
 use super::phy::{counted_by, phy_check, silent};
 use super::root;
 use super::settings::PhyPreFecTrend;
 use super::span::{covers, mean, mean_rate, windows_of};
-use super::judged::{Judged, Part};
 use super::{Rule, View, lanes};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;

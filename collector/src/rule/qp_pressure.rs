@@ -1,8 +1,8 @@
 //! Many QPs in turn: pressure on the adapter's cache of QP contexts, inferred.
 
 use super::clock::ns;
-use super::qp::qp_check;
 use super::judged::{Judged, Part};
+use super::qp::qp_check;
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{PortRecord, PostWindow};
@@ -123,7 +123,9 @@ pub(super) fn traced(view: &View<'_>, needs: &str, known: fn(&PostWindow) -> boo
     };
     let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
     view.without(&blind, all.len(), |ports| {
-        format!("{needs} of what {ports} posts are not known: the histories of its QPs are not kept, for there are too many")
+        format!(
+            "{needs} of what {ports} posts are not known: the histories of its QPs are not kept, for there are too many"
+        )
     })
 }
 

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use super::clock::{ns, plural, when};
+use super::judged::{Judged, Part};
 use super::phy::{most_digits, row};
 use super::qp::{here, listed, qp_check};
 use super::qp_end::{Ends, flushed};
 use super::root;
 use super::span::{errors, mean_rate};
-use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;

@@ -1,7 +1,7 @@
 //! Small messages: a rate that is bound by latency and depth, not by the link.
 
-use super::qp::qp_check;
 use super::judged::Part;
+use super::qp::qp_check;
 use super::qp_pressure::{Posts, posted, traced};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};

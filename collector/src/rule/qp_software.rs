@@ -2,10 +2,10 @@
 
 use super::clock::{ns, plural, when};
 use super::fall::was_down_within;
+use super::judged::{Judged, Part};
 use super::phy::digits;
 use super::qp::{here, listed, qp_check};
 use super::qp_end::{Cause, Ends, KNOWN_NS, addresses_changed, flushed};
-use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{PortRecord, QpFailure};

@@ -153,8 +153,8 @@ fn the_truth_names_what_the_script_does() {
         (39_610_000_000, "pcie.aer_fatal"),
         (40_118_000_000, "link.down"),
         (40_118_000_000, "nic.composite"),
-        (40_349_000_000, "qp.retry_exceeded"),
-        (40_349_000_000, "qp.error_state"),
+        (40_389_000_000, "qp.retry_exceeded"),
+        (40_389_000_000, "qp.error_state"),
     ];
     assert_eq!(truths, expected.map(|(t, class)| (t, "mlx5_3".to_owned(), class.to_owned())));
 }

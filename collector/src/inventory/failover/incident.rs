@@ -135,7 +135,10 @@ impl Incident {
     /// No QP ended in it and nothing took over.
     pub(super) fn nothing_ended(&self) -> bool {
         let failover = &self.failover;
-        self.qps.is_empty() && self.uncounted == 0 && failover.bond_switch.is_none() && failover.first_operation.is_none()
+        self.qps.is_empty()
+            && self.uncounted == 0
+            && failover.bond_switch.is_none()
+            && failover.first_operation.is_none()
     }
 
     /// It is told for the last time without a first operation. Where none can have been overlooked, for all that the
@@ -146,7 +149,8 @@ impl Incident {
         else {
             return;
         };
-        let watched = world.probes.as_ref().is_some_and(|probes| probes.data_path() && probes.posts_watched_ns.is_none());
+        let watched =
+            world.probes.as_ref().is_some_and(|probes| probes.data_path() && probes.posts_watched_ns.is_none());
         let unseen = |pid: &u32| world.processes.contains_key(pid);
         if !watched || self.owners.is_empty() || self.uncounted > 0 || self.owners.iter().any(unseen) {
             return;
@@ -155,7 +159,8 @@ impl Incident {
             qp.pid.is_some_and(|pid| self.owners.contains(&pid)) && !self.qps.contains_key(&qp.id) && !qp.is_own()
         };
         // Of a QP without a known owner nobody can say whose it is.
-        if world.qps.iter().any(|qp| elsewhere(qp) || (qp.pid.is_none() && qp.created && qp.since >= began.not_before)) {
+        if world.qps.iter().any(|qp| elsewhere(qp) || (qp.pid.is_none() && qp.created && qp.since >= began.not_before))
+        {
             return;
         }
         self.failover.lasts(now.saturating_sub(began.t), &settings.budgets_ms);

@@ -200,10 +200,7 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
             us(latency.l50_ns),
             us(latency.l99_ns),
             latency.n,
-            latency.base.map_or(String::new(), |base| format!(
-                " against {} {base}",
-                us(base.median_ns)
-            ))
+            latency.base.map_or(String::new(), |base| format!(" against {} {base}", us(base.median_ns)))
         ));
     }
     if let Delays::NoQueue(means) = delays {

@@ -144,11 +144,7 @@ fn lost_on_the_bus() -> Log {
     let mut log = Log::new();
     log.device(0.0, "a", "mlx5_core", nic).port(0.0, "a", "ACTIVE", "LinkUp");
     for at in 0..10u32 {
-        log.add(
-            5.0 + 2.0 * f64::from(at),
-            "aer",
-            json!({"pci": nic, "severity": "corrected", "status": 0x100}),
-        );
+        log.add(5.0 + 2.0 * f64::from(at), "aer", json!({"pci": nic, "severity": "corrected", "status": 0x100}));
     }
     log.add(30.0, "aer", json!({"pci": nic, "severity": "nonfatal", "status": 0x4000}));
     log.event(30.5, "a", "PORT_ERR").port(30.6, "a", "DOWN", "Disabled").until(31, 1000);
