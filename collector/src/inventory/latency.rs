@@ -113,9 +113,10 @@ pub struct Baseline {
 impl std::fmt::Display for Baseline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let s = if self.windows == 1 { "" } else { "s" };
-        match self.quiet {
-            true => write!(f, "in the quiet of {} window{s}", self.windows),
-            false => write!(f, "at the least in {} window{s} without pause", self.windows),
+        if self.quiet {
+            write!(f, "in the quiet of {} window{s}", self.windows)
+        } else {
+            write!(f, "at the least in {} window{s} without pause", self.windows)
         }
     }
 }

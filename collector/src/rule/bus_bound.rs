@@ -211,7 +211,7 @@ fn uplink_extent(view: &View<'_>) -> Judged {
     // The sum of an uplink is not known where that of one of its ports is not.
     let blind: Vec<SubjectKey> = groups
         .iter()
-        .filter(|(_, ports)| ports.iter().any(|port| silent(port)))
+        .filter(|(_, ports)| ports.iter().any(&silent))
         .map(|(bridge, _)| SubjectKey::Pci(bridge.pci.clone()))
         .collect();
     Judged::without(blind, groups.len(), format!("the throughput of {} is not known", names.join(", ")))

@@ -160,7 +160,7 @@ fn what_led_to_a_fall_stays_with_it_and_says_where_to_look_first() {
         assert_eq!(outcome.last(rule).part_of.as_deref(), Some("link.down:a/1"), "{rule}");
     }
     let findings = &outcome.engine.world().findings;
-    assert_eq!((incidents(findings).len(), &*findings[0].rule), (1, "link.down"));
+    assert_eq!((incidents(findings).len(), findings[0].rule), (1, "link.down"));
     assert!(findings[0].summary.ends_with("signs: pcie.aer_storm 25.5 s before, pcie.aer_fatal 500 ms before"));
     assert!(findings[0].advice.starts_with("PCIe errors came first"), "{}", findings[0].advice);
     let storm = findings.iter().find(|finding| finding.rule == "pcie.aer_storm").unwrap();
