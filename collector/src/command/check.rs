@@ -58,19 +58,42 @@ pub struct CheckReport<'w> {
     pub ports: Vec<Port>,
     /// Raised findings, worst first, each followed by what follows from it.
     pub findings: Vec<&'w Finding>,
-    /// Rules that could not be judged in the time given.
+    /// Rules that could not be judged in the time given, or only in part.
     pub not_judged: Vec<NotJudged>,
     /// What to know before believing the verdict.
     pub notes: Vec<String>,
 }
 
-/// A rule that could not be judged.
+/// A rule that could not be judged, or only in part.
 #[derive(Debug, Serialize)]
 pub struct NotJudged {
     /// Its id.
     pub rule: &'static str,
-    /// Why.
+    /// Why, or what is missing.
     pub reason: String,
+    /// Of a rule that was judged in part: how far.
+    #[serde(flatten)]
+    pub part: Option<InPart>,
+}
+
+/// How far a rule was judged.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct InPart {
+    /// Subjects (ports, devices, PCI functions) it was judged of.
+    pub judged: usize,
+    /// Subjects there are. All of them were judged where the reason is a reservation.
+    pub of: usize,
+}
+
+impl NotJudged {
+    fn of(rule: &'static dyn rule::Rule, view: &View<'_>) -> Option<Self> {
+        let id = rule.id();
+        if let Some(reason) = rule.not_judged(view) {
+            return Some(Self { rule: id, reason, part: None });
+        }
+        let rule::Part { judged, of, reason, .. } = rule.judged_in_part(view)?;
+        Some(Self { rule: id, reason, part: Some(InPart { judged, of }) })
+    }
 }
 
 /// Builds the report.
@@ -97,10 +120,7 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         _ if unreadable > 0 => Verdict::Warning,
         Some(Severity::Info) | None => Verdict::Ok,
     };
-    let not_judged = rule::all()
-        .iter()
-        .filter_map(|rule| rule.not_judged(view).map(|reason| NotJudged { rule: rule.id(), reason }))
-        .collect();
+    let not_judged = rule::all().iter().filter_map(|rule| NotJudged::of(*rule, view)).collect();
     let mut notes = ports.notes;
     let partly = format!("{unreadable} of {} RDMA devices could not be read", world.present().count());
     let reason = (!readable).then(|| match notes::why_no_port(world) {
@@ -147,7 +167,12 @@ impl CheckReport<'_> {
             text.push_str(&findings::text(world, &self.findings));
         }
         for missed in &self.not_judged {
-            line(&mut text, &format!("not judged: {}: {}", missed.rule, missed.reason));
+            let how = match missed.part {
+                None => "not judged".to_owned(),
+                Some(part) if part.judged == part.of => "judged in part".to_owned(),
+                Some(part) => format!("judged on {} of {}", part.judged, part.of),
+            };
+            line(&mut text, &format!("{how}: {}: {}", missed.rule, missed.reason));
         }
         for note in &self.notes {
             line(&mut text, &format!("note: {note}"));

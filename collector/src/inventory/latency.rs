@@ -106,7 +106,34 @@ pub struct Baseline {
     pub median_ns: f64,
     /// Windows it rests on.
     pub windows: usize,
+    /// The port was quiet in them; otherwise it was not paused, and that is all.
+    pub quiet: bool,
 }
+
+impl std::fmt::Display for Baseline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let s = if self.windows == 1 { "" } else { "s" };
+        if self.quiet {
+            write!(f, "in the quiet of {} window{s}", self.windows)
+        } else {
+            write!(f, "at the least in {} window{s} without pause", self.windows)
+        }
+    }
+}
+
+/// What a port did in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Calm {
+    /// It was paused.
+    Paused,
+    /// It was busy, or how busy is not known.
+    Busy,
+    /// It was neither paused nor busy.
+    Quiet,
+}
+
+/// Quiet windows that are enough, so that those that were merely not paused are left aside.
+const ENOUGH: usize = 5;
 
 /// The latencies of one port.
 #[derive(Debug, Clone, Default)]
@@ -124,6 +151,8 @@ struct OfClass {
     lows: Arc<VecDeque<f32>>,
     /// Medians of the last quiet windows, log2 ns.
     quiet: Arc<VecDeque<f32>>,
+    /// The same of the busy ones without pause.
+    busy: Arc<VecDeque<f32>>,
 }
 
 impl Latencies {
@@ -145,7 +174,20 @@ impl Latencies {
     #[must_use]
     pub fn baseline(&self, class: SizeClass) -> Option<Baseline> {
         let quiet = &self.of(class).quiet;
-        Some(Baseline { median_ns: low(quiet, LOWEST)?, windows: quiet.len() })
+        Some(Baseline { median_ns: low(quiet, LOWEST)?, windows: quiet.len(), quiet: true })
+    }
+
+    /// What the latencies of a class are held against: its quiet level, or where that is not known what operations took at
+    /// the least while the port was not paused, which is no less.
+    #[must_use]
+    pub fn reference(&self, class: SizeClass) -> Option<Baseline> {
+        let quiet = self.baseline(class);
+        if quiet.is_some_and(|quiet| quiet.windows >= ENOUGH) {
+            return quiet;
+        }
+        let of = self.of(class);
+        let all: VecDeque<f32> = of.quiet.iter().chain(&*of.busy).copied().collect();
+        Some(Baseline { median_ns: low(&all, LOWEST)?, windows: all.len(), quiet: false })
     }
 
     /// How long operations of a class take at least, ns: a low percentile of the low percentiles of the last hour's windows,
@@ -181,8 +223,8 @@ impl Latencies {
         open.wrs = open.wrs.saturating_add(grown.wrs);
     }
 
-    /// Closes the window. `quiet`: the port was neither paused nor busy in it.
-    pub(super) fn close_window(&mut self, t: Nanos, quiet: bool) {
+    /// Closes the window.
+    pub(super) fn close_window(&mut self, t: Nanos, calm: Calm) {
         for class in &mut self.classes {
             let Some(mut window) = class.open.take().filter(|window| window.n > 0) else { continue };
             window.t = t;
@@ -190,8 +232,10 @@ impl Latencies {
                 && let (Some(low), Some(median)) = (window.quantile_ns(LOW), window.quantile_ns(0.5))
             {
                 keep(&mut class.lows, low);
-                if quiet {
-                    keep(&mut class.quiet, median);
+                match calm {
+                    Calm::Quiet => keep(&mut class.quiet, median),
+                    Calm::Busy => keep(&mut class.busy, median),
+                    Calm::Paused => {}
                 }
             }
             let closed = Arc::make_mut(&mut class.closed);
@@ -230,4 +274,37 @@ fn size_class(grown: &Grown) -> SizeClass {
         _ => grown.wrs > 0 && grown.bytes / grown.wrs <= 4_096,
     };
     if small { SizeClass::Small } else { SizeClass::Large }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(latencies: &mut Latencies, bucket: usize, calm: Calm) {
+        let (mut sizes, mut latency) = ([0; BUCKETS], [0; BUCKETS]);
+        (sizes[6], latency[bucket]) = (100, 100);
+        let grown = Grown { wrs: 100, sizes: Some(sizes), latency: Some(latency), ..Grown::default() };
+        latencies.take(0, &grown);
+        latencies.close_window(0, calm);
+    }
+
+    #[test]
+    fn the_quiet_level_is_of_quiet_windows_and_outlasts_a_fault_that_lasts() {
+        let mut latencies = Latencies::default();
+        window(&mut latencies, 14, Calm::Paused);
+        assert_eq!(latencies.reference(SizeClass::Small), None, "paused all the time");
+        window(&mut latencies, 13, Calm::Busy);
+        assert_eq!(latencies.baseline(SizeClass::Small), None, "never quiet");
+        let busy = latencies.reference(SizeClass::Small).unwrap();
+        assert_eq!(busy.to_string(), "at the least in 1 window without pause");
+        assert!(latencies.least_ns(SizeClass::Small).is_some());
+        (0..20).for_each(|_| window(&mut latencies, 12, Calm::Quiet));
+        // Slow without a pause or a load that says so, and then with them.
+        (0..2_000).for_each(|_| window(&mut latencies, 14, Calm::Quiet));
+        (0..5_000).for_each(|_| window(&mut latencies, 14, Calm::Paused));
+        let base = latencies.baseline(SizeClass::Small).unwrap();
+        assert_eq!(base.to_string(), "in the quiet of 2020 windows");
+        assert_eq!(latencies.reference(SizeClass::Small), Some(base));
+        assert!((4_096.0..8_192.0).contains(&base.median_ns), "{}", base.median_ns);
+    }
 }

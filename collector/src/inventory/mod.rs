@@ -36,6 +36,7 @@ pub use device::{DeviceId, DeviceRecord, Identity, Role};
 pub use failover::{Budget, Ending, Failover, Floor, Mark, Moment, Qps as FailoverQps, Replacement, Span, Verdict};
 pub use fan_out::{FanOutRecord, Levels, Spread};
 pub(crate) use grown::Grown;
+pub(crate) use latency::Calm;
 pub use latency::{BUCKETS, Baseline, Latencies, LatencyWindow, SizeClass};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::totals::{Bases, FailoverTotals, PostTotals};
-use super::{BoundSets, CounterSet, DeviceId, Latencies, Posting, Slices, Traced};
+use super::{BoundSets, Calm, CounterSet, DeviceId, Latencies, Posting, Slices, Traced};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::{How, Meaning};
 use crate::timeline::{Events, Growth, Ring, Series};
@@ -483,15 +483,26 @@ impl PortRecord {
     }
 
     /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.
-    /// In the window that was closed the port carried less than half of its rate, and was not paused as far as that is
-    /// counted. A load that is not known is not called quiet.
-    fn quiet(&self) -> bool {
+    /// Its error counters in the port table of the InfiniBand specification (`symbol_error`, `link_error_recovery`,
+    /// `local_link_integrity_errors`) say something of its link: on RoCE they are often listed and never filled, and what they
+    /// count where they are is not known.
+    #[must_use]
+    pub fn pma_counts_errors(&self) -> bool {
+        self.link_layer == LinkLayer::InfiniBand
+    }
+
+    /// What the port did in the window that was closed. Pause that is not counted is not held against it; a load that is not
+    /// known is not called quiet.
+    fn calm(&self) -> Calm {
         let newest = |meaning| self.rates.get(&meaning).and_then(|ring| ring.newest_first().next().flatten());
-        let Some(rate) = self.rate_gbps.filter(|rate| *rate > 0.0) else { return false };
-        let load = [newest(Meaning::RxBytes), newest(Meaning::TxBytes)].into_iter().flatten().reduce(f64::max);
         // µs of pause a second.
-        let paused = newest(Meaning::RxPauseDuration).is_some_and(|us| us > QUIET_PAUSE_US);
-        load.is_some_and(|bytes| bytes * 8.0 / 1e9 < QUIET_LOAD * rate) && !paused
+        if newest(Meaning::RxPauseDuration).is_some_and(|us| us > QUIET_PAUSE_US) {
+            return Calm::Paused;
+        }
+        let load = [newest(Meaning::RxBytes), newest(Meaning::TxBytes)].into_iter().flatten().reduce(f64::max);
+        let rate = self.rate_gbps.filter(|rate| *rate > 0.0);
+        let quiet = load.zip(rate).is_some_and(|(bytes, rate)| bytes * 8.0 / 1e9 < QUIET_LOAD * rate);
+        if quiet { Calm::Quiet } else { Calm::Busy }
     }
 
     pub(crate) fn close_window(&mut self, now: Nanos, window_ns: Nanos, seen: Traced) {
@@ -525,7 +536,7 @@ impl PortRecord {
         self.rebase(now);
         self.posting.close_window(now, window_ns, seen);
         self.follow();
-        self.latencies.close_window(now, self.quiet());
+        self.latencies.close_window(now, self.calm());
         let traced = std::mem::take(&mut self.traced_bytes);
         let ns = seen.ns(window_ns);
         if ns.is_some() || !self.traced.is_empty() {

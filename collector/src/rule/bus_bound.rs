@@ -1,6 +1,7 @@
 //! Throughput that ends at the bus: the adapter's own link, and an uplink that several adapters share.
 
 use super::bus::{Direction, Usable, ports, shared, slot, stalled, throughput, usable};
+use super::judged::{Judged, Part};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
 use crate::inventory::{PcieRecord, PortRecord};
@@ -81,14 +82,23 @@ impl Rule for Bound {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let all = ports(view);
-        if all.is_empty() {
-            return Some("no PCIe function of a port is visible".to_owned());
-        }
-        let blind: Vec<&str> =
-            all.iter().filter(|(_, record)| usable(record, record.mps).is_none()).map(|(_, r)| &*r.pci).collect();
-        (!blind.is_empty()).then(|| format!("link speed or width not shown by {}", blind.join(", ")))
+        bound_extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        bound_extent(view).in_part()
+    }
+}
+
+fn bound_extent(view: &View<'_>) -> Judged {
+    let all = ports(view);
+    if all.is_empty() {
+        return Judged::Not("no PCIe function of a port is visible".to_owned());
+    }
+    let blind: Vec<&str> =
+        all.iter().filter(|(_, record)| usable(record, record.mps).is_none()).map(|(_, r)| &*r.pci).collect();
+    let reason = format!("link speed or width not shown by {}", blind.join(", "));
+    Judged::without(blind.iter().map(|pci| SubjectKey::Pci((*pci).into())).collect(), all.len(), reason)
 }
 
 fn bound(view: &View<'_>, record: &PcieRecord, its: &[&PortRecord]) -> Option<Verdict> {
@@ -118,7 +128,7 @@ fn bound(view: &View<'_>, record: &PcieRecord, its: &[&PortRecord]) -> Option<Ve
         severity: Severity::Warning,
         grade: if sure { Grade::Confirmed } else { Grade::Probable },
         summary: format!(
-            "{gbps:.0} Gb/s {} is what PCIe {} GT/s x{} carries ({bound}); the port's {rate:.0} Gb/s do not fit",
+            "{gbps:.0} Gb/s {}, network headers included, is what PCIe {} GT/s x{} carries by calculation ({bound}); the port's {rate:.0} Gb/s do not fit",
             of.name(),
             link.0,
             link.1
@@ -137,7 +147,13 @@ fn bound(view: &View<'_>, record: &PcieRecord, its: &[&PortRecord]) -> Option<Ve
 
 fn stall_row(stalled: Option<u64>) -> Option<Evidence> {
     let percent = stalled?;
-    Some(Evidence::new("waiting for the bus", Some(1.0), percent as f64, STALLED_PERCENT as f64, "percent"))
+    // It is no evidence for the finding where it is below.
+    let name = if percent > STALLED_PERCENT {
+        "waiting for the bus"
+    } else {
+        "waiting for the bus (too little to confirm it)"
+    };
+    Some(Evidence::new(name, Some(1.0), percent as f64, STALLED_PERCENT as f64, "percent"))
 }
 
 /// A link that is slower than it could be is the cause.
@@ -170,23 +186,35 @@ impl Rule for SharedUplink {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let all = ports(view);
-        if all.is_empty() {
-            return Some("no PCIe function of a port is visible".to_owned());
-        }
-        let groups = shared(view);
-        if groups.is_empty() {
-            return Some("no two adapters lie behind one bridge whose link is known".to_owned());
-        }
-        let unknown: Vec<String> = groups
-            .iter()
-            .flat_map(|(_, ports)| ports)
-            .filter(|port| port.state == PortState::Active)
-            .filter(|port| Direction::BOTH.iter().any(|of| port.reading(of.meaning()).is_none()))
-            .map(|port| view.port_subject(port).1.to_string())
-            .collect();
-        (!unknown.is_empty()).then(|| format!("the throughput of {} is not known", unknown.join(", ")))
+        uplink_extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        uplink_extent(view).in_part()
+    }
+}
+
+fn uplink_extent(view: &View<'_>) -> Judged {
+    let all = ports(view);
+    if all.is_empty() {
+        return Judged::Not("no PCIe function of a port is visible".to_owned());
+    }
+    let groups = shared(view);
+    if groups.is_empty() {
+        return Judged::Not("no two adapters lie behind one bridge whose link is known".to_owned());
+    }
+    let silent = |port: &&PortRecord| {
+        port.state == PortState::Active && Direction::BOTH.iter().any(|of| port.reading(of.meaning()).is_none())
+    };
+    let unknown: Vec<&PortRecord> = groups.iter().flat_map(|(_, ports)| ports).copied().filter(silent).collect();
+    let names: Vec<String> = unknown.iter().map(|port| view.port_subject(port).1.to_string()).collect();
+    // The sum of an uplink is not known where that of one of its ports is not.
+    let blind: Vec<SubjectKey> = groups
+        .iter()
+        .filter(|(_, ports)| ports.iter().any(&silent))
+        .map(|(bridge, _)| SubjectKey::Pci(bridge.pci.clone()))
+        .collect();
+    Judged::without(blind, groups.len(), format!("the throughput of {} is not known", names.join(", ")))
 }
 
 fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<Verdict> {
@@ -229,7 +257,7 @@ fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<V
         severity: Severity::Warning,
         grade,
         summary: format!(
-            "{gbps:.0} Gb/s {} by {} ports ({}) fill the uplink they share, which carries {bound}; their rates add up to {rate:.0} Gb/s{peers}",
+            "{gbps:.0} Gb/s {} by {} ports ({}), network headers included, fill the uplink they share, which by calculation carries {bound}; their rates add up to {rate:.0} Gb/s{peers}",
             of.name(),
             its.len(),
             shares.join(", ")

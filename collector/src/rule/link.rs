@@ -2,6 +2,7 @@
 
 use super::clock::{lasting, ns, plural, when};
 use super::fall::{Cause, Fall, active_sibling, fall, switched_off};
+use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, Role, World};
@@ -268,14 +269,25 @@ impl Rule for LinkFlap {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let window_s = view.settings.link_flap.window_s;
-        if !view.world.present_ports().any(|(_, port)| port.state != PortState::Unknown) {
-            return Some("the state of no port can be read".to_owned());
-        }
-        let watched_s = view.watched_s();
-        (watched_s < window_s)
-            .then(|| format!("watched for {watched_s:.0} s of the {window_s:.0} s it looks back over"))
+        flap_extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        flap_extent(view).in_part()
+    }
+}
+
+fn flap_extent(view: &View<'_>) -> Judged {
+    let window_s = view.settings.link_flap.window_s;
+    if !view.world.present_ports().any(|(_, port)| port.state != PortState::Unknown) {
+        return Judged::Not("the state of no port can be read".to_owned());
+    }
+    let watched_s = view.watched_s();
+    if watched_s >= window_s {
+        return Judged::All;
+    }
+    let reason = format!("watched for {watched_s:.0} s of the {window_s:.0} s it looks back over");
+    Judged::with(view.world.present_ports().count(), reason)
 }
 
 fn flap(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {

@@ -1,6 +1,7 @@
 //! The adapter's own path, measured by loopback: a port that writes to itself.
 
 use super::clock::{lasting, plural};
+use super::judged::{Judged, Part};
 use super::link::names;
 use super::root;
 use super::{Rule, View};
@@ -49,16 +50,28 @@ impl Rule for High {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let measured = view.world.present_ports().filter(|(_, port)| !port.loopbacks.is_empty());
-        let fewest = measured.map(|(_, port)| port.loopbacks.len()).min();
-        match fewest {
-            None => Some("no loopback is measured: off unless asked for (--loopback)".to_owned()),
-            Some(n) if n < LEAST + NEWEST => {
-                Some(format!("{} measured of the {} a baseline rests on", plural(n as u64, "loopback"), LEAST + NEWEST))
-            }
-            Some(_) => None,
-        }
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
+    let Some(most) = all.iter().map(|port| port.loopbacks.len()).max().filter(|most| *most > 0) else {
+        return Judged::Not("no loopback is measured: off unless asked for (--loopback)".to_owned());
+    };
+    if most < LEAST + NEWEST {
+        let measured = plural(most as u64, "loopback");
+        return Judged::Not(format!("{measured} measured of the {} a baseline rests on", LEAST + NEWEST));
+    }
+    let few = |port: &&PortRecord| port.loopbacks.len() < LEAST + NEWEST;
+    let blind: Vec<&PortRecord> = all.iter().copied().filter(few).collect();
+    view.without(&blind, all.len(), |ports| {
+        format!("fewer than the {} loopbacks a baseline rests on are measured on {ports}", LEAST + NEWEST)
+    })
 }
 
 /// Median latency now and its baseline with the number of samples it rests on, ns.

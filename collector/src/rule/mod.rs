@@ -12,6 +12,7 @@ mod ecn;
 mod fall;
 mod health;
 mod health_signs;
+mod judged;
 mod lanes;
 mod link;
 mod loopback;
@@ -38,10 +39,13 @@ mod stuck;
 mod tests;
 mod unstable;
 
+use judged::Judged;
+
 use crate::finding::{Book, Finding, Subject, SubjectKey, Verdict};
-use crate::inventory::{PortRecord, World};
+use crate::inventory::{PcieRecord, PortRecord, World};
 use crate::observation::Nanos;
 
+pub use judged::Part;
 pub use predicts::predicts_failure;
 pub use settings::{Failover as FailoverSettings, Settings};
 
@@ -77,8 +81,13 @@ pub trait Rule: Sync {
     /// Its verdicts on all its subjects now. A subject it does not mention is clear.
     fn judge(&self, view: &View<'_>) -> Vec<Verdict>;
 
-    /// Why it cannot be judged on this node or not yet (too short a time, no such counter); `None` when it can.
+    /// Why it cannot be judged anywhere on this node or not yet (too short a time, no such counter); `None` when it can.
     fn not_judged(&self, view: &View<'_>) -> Option<String>;
+
+    /// What of it is judged, where that is not everything: of some of the ports, or with a reservation.
+    fn judged_in_part(&self, _view: &View<'_>) -> Option<Part> {
+        None
+    }
 }
 
 /// All rules, in the order they are asked.
@@ -129,6 +138,13 @@ pub fn find(id: &str) -> Option<&'static dyn Rule> {
     all().iter().copied().find(|rule| rule.id() == id)
 }
 
+/// What the link of a function carries of data in one direction by calculation, Gb/s, as `pcie.bandwidth_bound` and
+/// `pcie.shared_uplink` take it; `None` when speed or width is not known.
+#[must_use]
+pub fn pcie_carries_gbps(record: &PcieRecord) -> Option<f64> {
+    bus::usable(record, record.mps).map(|usable| usable.gbps)
+}
+
 /// What a rule sees.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -168,6 +184,16 @@ impl View<'_> {
     #[must_use]
     pub fn since(&self, seconds: f64) -> Nanos {
         self.ago(seconds).max(self.world.started)
+    }
+
+    /// How far a rule of ports is judged that cannot judge these, which are all that say this of themselves.
+    fn without(&self, blind: &[&PortRecord], of: usize, reason: impl FnOnce(&str) -> String) -> Judged {
+        if blind.is_empty() {
+            return Judged::All;
+        }
+        let names: Vec<String> = blind.iter().map(|port| self.port_subject(port).1.to_string()).collect();
+        let keys = blind.iter().map(|port| self.port_subject(port).0).collect();
+        Judged::without(keys, of, reason(&names.join(", ")))
     }
 
     /// A port as a subject.

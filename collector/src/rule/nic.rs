@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::clock::{lasting, ns};
 use super::fall::{Cause, fall, state_at, switched_off};
+use super::judged::{Judged, Part};
 use super::link::{names, port_of};
 use super::loopback::slowest;
 use super::settings::Preset;
@@ -69,16 +70,27 @@ impl Rule for Composite {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let mut ports = view.world.present_ports().map(|(_, port)| port).peekable();
-        if ports.peek().is_none() {
-            return Some("there is no port".to_owned());
-        }
-        let unseen = |port: &PortRecord| error_meanings(view).iter().all(|meaning| port.reading(*meaning).is_none());
-        let blind: Vec<String> =
-            ports.filter(|port| unseen(port)).map(|port| view.port_subject(port).1.to_string()).collect();
-        (!blind.is_empty())
-            .then(|| format!("no symbol, FEC or CRC errors counted on {}: judged by state alone", blind.join(", ")))
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
+    if all.is_empty() {
+        return Judged::Not("there is no port".to_owned());
+    }
+    let unseen = |port: &&PortRecord| error_meanings(view).iter().all(|meaning| port.reading(*meaning).is_none());
+    let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
+    let names: Vec<String> = blind.iter().map(|port| view.port_subject(port).1.to_string()).collect();
+    if blind.is_empty() {
+        return Judged::All;
+    }
+    let reason = format!("no symbol, FEC or CRC errors counted on {}: judged by state alone", names.join(", "));
+    Judged::with(all.len(), reason)
 }
 
 fn error_meanings(view: &View<'_>) -> &'static [Meaning] {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::clock::{plural, when};
+use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View, root};
-use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
 use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord, SKEW_NS};
 use crate::observation::{AerSeverity, Nanos};
 
@@ -90,20 +91,22 @@ fn aer_check(view: &View<'_>, finding: &Finding) -> Vec<String> {
     lines
 }
 
-fn aer_not_judged(view: &View<'_>) -> Option<String> {
+/// How far errors of the way to the host can be seen.
+fn aer_extent(view: &View<'_>) -> Judged {
     let all = on_the_way(view);
     if all.is_empty() {
-        return Some("no PCIe function of an RDMA device is visible".to_owned());
+        return Judged::Not("no PCIe function of an RDMA device is visible".to_owned());
     }
     if all.iter().all(|f| f.aer.is_none() && !f.had_errors()) {
-        return Some(if all.iter().any(|f| f.aer_owned == Some(false)) {
+        return Judged::Not(if all.iter().any(|f| f.aer_owned == Some(false)) {
             "firmware owns AER: the counts stay at 0 whatever happens".to_owned()
         } else {
             "no function on the way shows AER counts".to_owned()
         });
     }
     let unowned: Vec<&str> = all.iter().filter(|f| f.aer_owned == Some(false)).map(|f| &*f.pci).collect();
-    (!unowned.is_empty()).then(|| format!("firmware owns AER on {}", unowned.join(", ")))
+    let reason = format!("firmware owns AER on {}", unowned.join(", "));
+    Judged::without(unowned.iter().map(|pci| SubjectKey::Pci((*pci).into())).collect(), all.len(), reason)
 }
 
 /// `pcie.aer_storm`.
@@ -133,14 +136,26 @@ impl Rule for AerStorm {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        aer_not_judged(view).or_else(|| {
-            let minutes = view.settings.pcie_aer_storm.minutes.clamp(1, 60);
-            let watched_s = view.watched_s();
-            watched_minutes(view, u64::from(minutes)).is_none().then(|| {
-                format!("watched for {watched_s:.0} s of the {minutes} minutes a storm takes; replay errors are judged at once")
-            })
-        })
+        storm_extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        storm_extent(view).in_part()
+    }
+}
+
+fn storm_extent(view: &View<'_>) -> Judged {
+    aer_extent(view).or(|| {
+        let minutes = view.settings.pcie_aer_storm.minutes.clamp(1, 60);
+        let watched_s = view.watched_s();
+        if watched_minutes(view, u64::from(minutes)).is_some() {
+            return Judged::All;
+        }
+        let reason = format!(
+            "watched for {watched_s:.0} s of the {minutes} minutes a storm takes; replay errors are judged at once"
+        );
+        Judged::with(on_the_way(view).len(), reason)
+    })
 }
 
 /// The begin of the last minutes a storm takes; `None` while they were not all watched from their begin to their end.
@@ -270,7 +285,11 @@ impl Rule for AerFatal {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        aer_not_judged(view)
+        aer_extent(view).nowhere()
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        aer_extent(view).in_part()
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::clock::{lasting, ns};
+use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View};
-use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
 use crate::inventory::{PcieRecord, Role, gbps};
 use crate::observation::{Nanos, PortState};
 
@@ -48,23 +49,34 @@ impl Rule for Downgrade {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let all = functions_of_devices(view);
-        if all.is_empty() {
-            return Some("no physical function of an RDMA device is visible".to_owned());
-        }
-        let links: Vec<Option<&PcieRecord>> =
-            all.iter().map(|pci| view.world.pcie.get(pci).map(|r| &**r).filter(|r| Link::of(r).is_some())).collect();
-        let unknown: Vec<&str> =
-            all.iter().zip(&links).filter(|(_, record)| record.is_none()).map(|(pci, _)| &**pci).collect();
-        if !unknown.is_empty() {
-            return Some(format!("link speed or width not shown by {}", unknown.join(", ")));
-        }
-        let settle_s = view.settings.pcie_downgrade.settle_s;
-        links.iter().flatten().find(|record| slow(view, record) && !settled(view, record)).map(|record| {
-            let seen = lasting(view.now.saturating_sub(since(view, record)));
-            format!("lower speed of {} seen for {seen} of the {settle_s} s it must last", record.pci)
-        })
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let all = functions_of_devices(view);
+    if all.is_empty() {
+        return Judged::Not("no physical function of an RDMA device is visible".to_owned());
+    }
+    let links: Vec<Option<&PcieRecord>> =
+        all.iter().map(|pci| view.world.pcie.get(pci).map(|r| &**r).filter(|r| Link::of(r).is_some())).collect();
+    let unknown: Vec<&str> =
+        all.iter().zip(&links).filter(|(_, record)| record.is_none()).map(|(pci, _)| &**pci).collect();
+    let reason = format!("link speed or width not shown by {}", unknown.join(", "));
+    let blind = unknown.iter().map(|pci| SubjectKey::Pci((*pci).into())).collect();
+    Judged::without(blind, all.len(), reason).or(|| {
+        let settle_s = view.settings.pcie_downgrade.settle_s;
+        let waiting = links.iter().flatten().find(|record| slow(view, record) && !settled(view, record));
+        waiting.map_or(Judged::All, |record| {
+            let seen = lasting(view.now.saturating_sub(since(view, record)));
+            let reason = format!("lower speed of {} seen for {seen} of the {settle_s} s it must last", record.pci);
+            Judged::with(all.len(), reason)
+        })
+    })
 }
 
 /// Since when the link is as it is.

@@ -1,6 +1,7 @@
 //! The physical layer: errors FEC could not correct, bad CRCs.
 
 use super::clock::{lasting, ns, plural};
+use super::judged::{Judged, Part};
 use super::lanes;
 use super::link::{names, port_of};
 use super::root;
@@ -9,7 +10,7 @@ use super::span::{Errors, errors};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
-use crate::observation::{LinkLayer, PortState};
+use crate::observation::PortState;
 use crate::timeline::counter_table::Meaning;
 
 /// A lane with this many times the errors of the middle one of the others is named.
@@ -38,7 +39,11 @@ impl Rule for PostFec {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        not_counted(view, &[Meaning::PostFecErrors], "errors after FEC", "")
+        counted_by(view, &[Meaning::PostFecErrors], "errors after FEC").nowhere()
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        counted_by(view, &[Meaning::PostFecErrors], "errors after FEC").in_part()
     }
 }
 
@@ -126,7 +131,11 @@ impl Rule for Crc {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        not_counted(view, &[Meaning::CrcErrors, Meaning::IcrcErrors], "CRC or ICRC errors", "")
+        counted_by(view, &[Meaning::CrcErrors, Meaning::IcrcErrors], "CRC or ICRC errors").nowhere()
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        counted_by(view, &[Meaning::CrcErrors, Meaning::IcrcErrors], "CRC or ICRC errors").in_part()
     }
 }
 
@@ -217,11 +226,10 @@ pub(super) fn silent(
     view.raised(rule, &key).map(|finding| finding.again(root::of_link(view, port, roots)))
 }
 
-/// `in 2 windows of the last 30.0 s`.
+/// `the last 24.0 s (2 of 3 windows of 10.0 s)`: the newest window is still open.
 fn over_windows(found: &Errors, settings: &ErrorWindows) -> String {
-    let windows = plural(found.windows, "window");
     let length = lasting(ns(settings.window_s).max(found.span_ns / settings.of.max(1)));
-    format!("{windows} of {length} (of the last {})", settings.of)
+    format!("the last {} ({} of {} windows of {length})", lasting(found.span_ns), found.windows, settings.of)
 }
 
 fn counted(found: &Errors, one: &str) -> String {
@@ -266,21 +274,13 @@ pub(super) fn phy_check(view: &View<'_>, finding: &Finding, pattern: &str) -> Ve
     lines
 }
 
-/// Why a rule cannot judge ports that have no counter of these meanings.
-pub(super) fn not_counted(view: &View<'_>, meanings: &[Meaning], what: &str, hint: &str) -> Option<String> {
-    let mut ports = view.world.present_ports().peekable();
-    if ports.peek().is_none() {
-        return Some("there is no port".to_owned());
+/// How far a rule is judged that cannot judge ports without a counter of these meanings.
+pub(super) fn counted_by(view: &View<'_>, meanings: &[Meaning], what: &str) -> Judged {
+    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
+    if all.is_empty() {
+        return Judged::Not("there is no port".to_owned());
     }
-    let blind: Vec<String> = ports
-        .filter(|(_, port)| meanings.iter().all(|meaning| port.reading(*meaning).is_none()))
-        .map(|(_, port)| view.port_subject(port).1.to_string())
-        .collect();
-    (!blind.is_empty()).then(|| format!("no {what} counted on {}{hint}", blind.join(", ")))
-}
-
-/// The port is one whose error counters in the PMA's table say something of its link: on RoCE they are often listed and
-/// never filled.
-pub(super) fn pma_counts_errors(port: &PortRecord) -> bool {
-    port.link_layer == LinkLayer::InfiniBand
+    let blind = |port: &&PortRecord| meanings.iter().all(|meaning| port.reading(*meaning).is_none());
+    let blind: Vec<&PortRecord> = all.iter().copied().filter(blind).collect();
+    view.without(&blind, all.len(), |ports| format!("no {what} counted on {ports}"))
 }

@@ -1,8 +1,9 @@
 //! The link counters of the InfiniBand port table (PMA): symbols, integrity, recovery.
 
 use super::clock::{lasting, ns, plural, when};
+use super::judged::{Judged, Part};
 use super::link::{names, port_of};
-use super::phy::{digits, pma_counts_errors, silent};
+use super::phy::{digits, silent};
 use super::root;
 use super::span::mean_rate;
 use super::{Rule, View};
@@ -32,7 +33,7 @@ impl Rule for Symbol {
         let Some((device, port)) = names(finding) else { return Vec::new() };
         let counters = "symbol_error,local_link_integrity_errors,link_error_recovery";
         let mut lines = vec![format!("grep . /sys/class/infiniband/{device}/ports/{port}/counters/{{{counters}}}")];
-        if port_of(view.world, finding).is_some_and(pma_counts_errors) {
+        if port_of(view.world, finding).is_some_and(PortRecord::pma_counts_errors) {
             lines.push(format!("sudo perfquery -C {device} -P {port}"));
             lines.push(format!("sudo ibqueryerrors -C {device} -P {port}"));
         }
@@ -44,30 +45,42 @@ impl Rule for Symbol {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if view.world.present_ports().next().is_none() {
-            return Some("there is no port".to_owned());
-        }
-        let (mut blind, mut silent, mut full) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, port) in view.world.present_ports() {
-            let name = view.port_subject(port).1.to_string();
-            match port.reading(Meaning::SymbolError) {
-                None => blind.push(name),
-                Some(_) if !pma_counts_errors(port) => silent.push(name),
-                Some(reading) if reading.saturated => full.push(name),
-                Some(_) => {}
-            }
-        }
-        let part = |ports: &[String], why: &str| (!ports.is_empty()).then(|| format!("{} {why}", ports.join(", ")));
-        let parts: Vec<String> = [
-            part(&blind, "counts no symbol errors"),
-            part(&silent, "is no InfiniBand port: what its symbol_error counts is not known, its zero says nothing"),
-            part(&full, "has its counter at the limit"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        (!parts.is_empty()).then(|| parts.join("; "))
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
+    if all.is_empty() {
+        return Judged::Not("there is no port".to_owned());
+    }
+    let (mut blind, mut silent, mut full) = (Vec::new(), Vec::new(), Vec::new());
+    for port in &all {
+        match port.reading(Meaning::SymbolError) {
+            None => blind.push(*port),
+            Some(_) if !port.pma_counts_errors() => silent.push(*port),
+            Some(reading) if reading.saturated => full.push(*port),
+            Some(_) => {}
+        }
+    }
+    let part = |ports: &[&PortRecord], why: &str| {
+        let names: Vec<String> = ports.iter().map(|port| view.port_subject(port).1.to_string()).collect();
+        (!ports.is_empty()).then(|| format!("{} {why}", names.join(", ")))
+    };
+    let parts: Vec<String> = [
+        part(&blind, "counts no symbol errors"),
+        part(&silent, "is no InfiniBand port: what its symbol_error counts is not known, its zero says nothing"),
+        part(&full, "has its counter at the limit"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let unseen: Vec<&PortRecord> = [blind, silent, full].concat();
+    view.without(&unseen, all.len(), |_| parts.join("; "))
 }
 
 fn symbol(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
@@ -79,7 +92,7 @@ fn symbol(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         return silent(view, port, "phy.symbol", &roots);
     }
     let symbols =
-        pma_counts_errors(port).then(|| mean_rate(view, port, Meaning::SymbolError, settings.window_s)).flatten();
+        port.pma_counts_errors().then(|| mean_rate(view, port, Meaning::SymbolError, settings.window_s)).flatten();
     let too_many = symbols.filter(|rate| *rate > settings.per_s);
     let from = view.ago(settings.clear_s);
     let integrity = events(port, Meaning::LocalLinkIntegrity, from);

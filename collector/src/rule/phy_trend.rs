@@ -1,7 +1,8 @@
 //! The trend of what FEC corrects: the earliest sign of a link that will fail.
 
 use super::clock::ns;
-use super::phy::{not_counted, phy_check, silent};
+use super::judged::{Judged, Part};
+use super::phy::{counted_by, phy_check, silent};
 use super::root;
 use super::settings::PhyPreFecTrend;
 use super::span::{covers, mean, mean_rate, windows_of};
@@ -41,18 +42,32 @@ impl Rule for PreFecTrend {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        not_counted(view, &[Meaning::PreFecCorrectedBits], "bits corrected by FEC", "").or_else(|| {
-            let settings = &view.settings.phy_pre_fec_trend;
-            let ports = view.world.present_ports().map(|(_, port)| port);
-            let fewest = ports.map(|port| Ratios::of(view, port).map_or(0, |r| r.history.len())).min().unwrap_or(0);
-            (fewest < settings.baseline_windows).then(|| {
-                format!(
-                    "{fewest} of the {} windows a baseline rests on: until then only against {:e}",
-                    settings.baseline_windows, settings.max_ber
-                )
-            })
-        })
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    counted_by(view, &[Meaning::PreFecCorrectedBits], "bits corrected by FEC").or(|| {
+        let settings = &view.settings.phy_pre_fec_trend;
+        let ports: Vec<usize> = view
+            .world
+            .present_ports()
+            .map(|(_, port)| Ratios::of(view, port).map_or(0, |ratios| ratios.history.len()))
+            .collect();
+        let fewest = ports.iter().copied().min().unwrap_or(0);
+        if fewest >= settings.baseline_windows {
+            return Judged::All;
+        }
+        let reason = format!(
+            "{fewest} of the {} windows a baseline rests on: until then only against {:e}",
+            settings.baseline_windows, settings.max_ber
+        );
+        Judged::with(ports.len(), reason)
+    })
 }
 
 /// Bit error ratios of a port.

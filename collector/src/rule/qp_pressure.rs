@@ -1,6 +1,7 @@
 //! Many QPs in turn: pressure on the adapter's cache of QP contexts, inferred.
 
 use super::clock::ns;
+use super::judged::{Judged, Part};
 use super::qp::qp_check;
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
@@ -8,6 +9,8 @@ use crate::inventory::{PortRecord, PostWindow};
 use crate::observation::Nanos;
 use crate::timeline::counter_table::Meaning;
 
+/// Newest windows that tell what is known of posts now.
+const LOOKED_AT: usize = 10;
 /// Windows a quiet level rests on at least.
 const QUIET_WINDOWS: usize = 10;
 /// Above this share of the line rate a queue on the link explains a latency as well.
@@ -101,13 +104,29 @@ fn over(traced: &[&PostWindow], span_s: f64) -> Posts {
     })
 }
 
-/// Why rules on posts cannot be judged.
-pub(super) fn not_traced(view: &View<'_>) -> Option<String> {
-    if view.world.present_ports().next().is_none() {
-        return Some("there is no port".to_owned());
+/// How far a rule on posts is judged. It says nothing of a port that posts and of whose posts it does not know what it needs:
+/// that is in the QPs' histories, of which there may be too few.
+pub(super) fn traced(view: &View<'_>, needs: &str, known: fn(&PostWindow) -> bool) -> Judged {
+    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
+    if all.is_empty() {
+        return Judged::Not("there is no port".to_owned());
     }
-    let traced = view.world.present_ports().any(|(_, port)| port.posting.newest_first().next().is_some());
-    (!traced).then(|| "no posts are traced".to_owned())
+    if all.iter().all(|port| port.posting.newest_first().next().is_none()) {
+        return Judged::Not("no posts are traced".to_owned());
+    }
+    let recent = |port: &PortRecord| -> Vec<PostWindow> {
+        port.posting.newest_first().take(LOOKED_AT).filter(|window| window.wrs > 0).copied().collect()
+    };
+    let unseen = |port: &&PortRecord| {
+        let posting = recent(port);
+        !posting.is_empty() && !posting.iter().any(known)
+    };
+    let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
+    view.without(&blind, all.len(), |ports| {
+        format!(
+            "{needs} of what {ports} posts are not known: the histories of its QPs are not kept, for there are too many"
+        )
+    })
 }
 
 /// `qp.cache_pressure`.
@@ -138,15 +157,25 @@ impl Rule for CachePressure {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        not_traced(view).or_else(|| {
-            let measured = view
-                .world
-                .present_ports()
-                .any(|(_, port)| port.posting.newest_first().any(|window| window.small_latency.0 > 0));
-            (!measured)
-                .then(|| "the latency of small operations is not measured: by the number of QPs alone".to_owned())
-        })
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let known = |window: &PostWindow| window.switches.1 > 0 || window.small_latency.0 > 0;
+    traced(view, "turns of QPs and latency", known).or(|| {
+        let all = || view.world.present_ports().map(|(_, port)| port);
+        let measured = all().any(|port| port.posting.newest_first().any(|window| window.small_latency.0 > 0));
+        if measured {
+            return Judged::All;
+        }
+        let reason = "the latency of small operations is not measured: by the number of QPs alone";
+        Judged::with(all().count(), reason)
+    })
 }
 
 /// Mean latency of small operations in the quietest windows with at most half as many QPs, ns, and on how many it rests.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::clock::{ns, plural, when};
+use super::judged::{Judged, Part};
 use super::phy::{most_digits, row};
 use super::qp::{here, listed, qp_check};
 use super::qp_end::{Ends, flushed};
@@ -55,9 +56,17 @@ impl Rule for Rnr {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let counted = [Meaning::RnrNak, Meaning::RnrNakSent, Meaning::OutOfBuffer, Meaning::RnrRetryExceeded];
-        super::phy::not_counted(view, &counted, "RNR NAKs and no missing receive buffers", "")
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let counted = [Meaning::RnrNak, Meaning::RnrNakSent, Meaning::OutOfBuffer, Meaning::RnrRetryExceeded];
+    super::phy::counted_by(view, &counted, "RNR NAKs and no missing receive buffers")
 }
 
 /// RNR retries that were used up.

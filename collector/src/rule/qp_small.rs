@@ -1,7 +1,8 @@
 //! Small messages: a rate that is bound by latency and depth, not by the link.
 
+use super::judged::Part;
 use super::qp::qp_check;
-use super::qp_pressure::{Posts, posted};
+use super::qp_pressure::{Posts, posted, traced};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -38,7 +39,11 @@ impl Rule for Small {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        super::qp_pressure::not_traced(view)
+        traced(view, "sizes", |window| window.sized > 0).nowhere()
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        traced(view, "sizes", |window| window.sized > 0).in_part()
     }
 }
 

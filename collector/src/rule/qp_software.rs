@@ -2,6 +2,7 @@
 
 use super::clock::{ns, plural, when};
 use super::fall::was_down_within;
+use super::judged::{Judged, Part};
 use super::phy::digits;
 use super::qp::{here, listed, qp_check};
 use super::qp_end::{Cause, Ends, KNOWN_NS, addresses_changed, flushed};
@@ -75,9 +76,17 @@ impl Rule for SoftwareError {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        let meanings = MEANINGS.map(|(meaning, _)| meaning);
-        super::phy::not_counted(view, &meanings, "access, request, length or protection errors", "")
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let meanings = MEANINGS.map(|(meaning, _)| meaning);
+    super::phy::counted_by(view, &meanings, "access, request, length or protection errors")
 }
 
 fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {

@@ -1,6 +1,7 @@
 //! A device that is there and does not answer.
 
 use super::clock::{lasting, ns, plural, when};
+use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Subject, SubjectKey, Verdict};
 use crate::inventory::{CounterSet, DeviceId, DeviceRecord, PortRecord};
@@ -57,20 +58,27 @@ impl Rule for Stuck {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if view.world.present().next().is_none() {
-            return Some("there is no device".to_owned());
-        }
-        let blind: Vec<&str> = view
-            .world
-            .present()
-            .filter(|(id, device)| {
-                let link = device.pci.as_ref().and_then(|pci| view.world.pcie.get(pci)).is_some_and(|r| r.answered);
-                !link && sets(view, *id, device).all(|(_, set)| set.series.is_empty())
-            })
-            .map(|(_, device)| &*device.name)
-            .collect();
-        (!blind.is_empty()).then(|| format!("nothing that could stop is read of {}", blind.join(", ")))
+        extent(view).nowhere()
     }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        extent(view).in_part()
+    }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let of = view.world.present().count();
+    if of == 0 {
+        return Judged::Not("there is no device".to_owned());
+    }
+    let blind = |(id, device): &(DeviceId, &DeviceRecord)| {
+        let link = device.pci.as_ref().and_then(|pci| view.world.pcie.get(pci)).is_some_and(|r| r.answered);
+        !link && sets(view, *id, device).all(|(_, set)| set.series.is_empty())
+    };
+    let blind: Vec<(DeviceId, &DeviceRecord)> = view.world.present().filter(blind).collect();
+    let names: Vec<&str> = blind.iter().map(|(_, device)| &*device.name).collect();
+    let reason = format!("nothing that could stop is read of {}", names.join(", "));
+    Judged::without(blind.iter().map(|(id, _)| SubjectKey::Device(*id)).collect(), of, reason)
 }
 
 /// Sources that read a device each by itself, and of which none comes back, confirm each other.

@@ -39,6 +39,12 @@ impl Node {
             };
             emit(&Observation { t, body: Body::Source(SourceState { source: source.into(), state, reason }) });
         }
+        if self.per_qp {
+            let text = "the simulated node has no probe budget, as with --probe-budget off: the cost that is shown is that of \
+                        probes that stay attached all the time";
+            let note = observation::Note { source: "simulator".into(), text: text.into() };
+            emit(&Observation { t, body: Body::Note(note) });
+        }
         for index in 0..self.ports.len() {
             self.introduce_port(t, index, emit);
         }

@@ -209,9 +209,13 @@ impl SimPort {
     fn physics(&mut self, dt_s: f64, random: &mut Random) {
         let condition = &self.condition;
         self.hwmon.set("temp1_input", 62_000 + condition.heat + random.below(4) * 1_000);
-        if !self.up || self.gone || self.infiniband {
+        if self.infiniband {
             let symbols = random.poisson(condition.post_fec_per_s * dt_s);
             self.pma.add_to("symbol_error", symbols, 0xffff);
+            return;
+        }
+        // A link that is down receives nothing that could be wrong.
+        if !self.up || self.gone {
             return;
         }
         let ethtool = &mut self.ethtool;

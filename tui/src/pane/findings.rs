@@ -14,7 +14,7 @@ use ratatui::text::{Line, Span};
 use super::about::About;
 use super::finding_charts::{Charts, charts};
 use super::finding_row::{Entry, draw_finding};
-use super::judged::{Judged, NotJudged};
+use super::judged::{Judged, NotJudged, nowhere};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
 use crate::health;
 use crate::key::Action;
@@ -89,16 +89,16 @@ fn draw_nothing(scene: Scene<'_>, area: Rect, buf: &mut Buffer, unjudged: &[NotJ
     let rules = rule::all().len();
     let since = number::moment(world, world.started, false);
     let span = number::age(world.now.saturating_sub(world.started));
-    let judged = rules - unjudged.len();
+    let judged = rules - nowhere(unjudged);
     put(buf, area, 0, &Line::styled(" Nothing found so far.", theme.good));
     let text = format!(" {judged} of {rules} rules have been watching since {since} ({span}).");
     put(buf, area, 1, &Line::styled(text, theme.text));
     if !unjudged.is_empty() {
-        put(buf, area, 3, &Line::styled(" Not judged, and why:", theme.text));
+        put(buf, area, 3, &Line::styled(" Not judged, or in part, and why:", theme.text));
     }
     let width = usize::from(area.width).saturating_sub(32).max(20);
     let mut y = 4;
-    for (rule, reason) in unjudged {
+    for (rule, reason, _) in unjudged {
         for (at, part) in wrap(reason, width).into_iter().enumerate() {
             let rule = if at == 0 { *rule } else { "" };
             let line = Line::from(vec![Span::styled(format!("   {rule:<26} "), theme.dim), Span::raw(part)]);
@@ -124,7 +124,7 @@ impl Pane for Findings {
         let area = if self.whole {
             area
         } else {
-            about(scene, findings.len(), unjudged.len()).draw(buf, area);
+            about(scene, findings.len(), nowhere(&unjudged)).draw(buf, area);
             below(area, 1)
         };
         self.follow(&findings);

@@ -1,4 +1,4 @@
-//! Which rules cannot be judged on this node or not yet, and why. Asking all of them walks much of the world, and the
+//! Which rules cannot be judged on this node or not yet, or only in part, and why. Asking all of them walks much of the world, and the
 //! answer changes slowly: it is kept for a while.
 
 use std::sync::Arc;
@@ -11,8 +11,13 @@ use collector::rule::{self, Settings, View};
 /// How long an answer is kept, ns.
 const KEPT_NS: Nanos = 5_000_000_000;
 
-/// A rule that cannot be judged, and why.
-pub(crate) type NotJudged = (&'static str, String);
+/// A rule that cannot be judged anywhere, or only in part (`true`), and why.
+pub(crate) type NotJudged = (&'static str, String, bool);
+
+/// How many of them cannot be judged anywhere.
+pub(crate) fn nowhere(unjudged: &[NotJudged]) -> usize {
+    unjudged.iter().filter(|(_, _, in_part)| !in_part).count()
+}
 
 /// The last answer.
 #[derive(Debug, Default)]
@@ -21,15 +26,21 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// The rules that cannot be judged.
+    /// The rules that cannot be judged, and those that are in part.
     pub(crate) fn missing(&mut self, world: &World) -> Arc<Vec<NotJudged>> {
         match &self.last {
             Some((t, rules)) if (*t..t.saturating_add(KEPT_NS)).contains(&world.now) => rules.clone(),
             _ => {
                 let (settings, book) = (Settings::default(), Book::default());
                 let view = View { world, now: world.now, settings: &settings, book: &book };
-                let missing = |rule: &&dyn rule::Rule| Some((rule.id(), rule.not_judged(&view)?));
-                let rules = Arc::new(rule::all().iter().filter_map(missing).collect::<Vec<_>>());
+                let missing = |rule: &&dyn rule::Rule| Some((rule.id(), rule.not_judged(&view)?, false));
+                let in_part = |rule: &&dyn rule::Rule| {
+                    let rule::Part { judged, of, reason, .. } = rule.judged_in_part(&view)?;
+                    let how = if judged == of { "in part".to_owned() } else { format!("on {judged} of {of}") };
+                    Some((rule.id(), format!("judged {how}: {reason}"), true))
+                };
+                let all = || rule::all().iter();
+                let rules = Arc::new(all().filter_map(missing).chain(all().filter_map(in_part)).collect::<Vec<_>>());
                 self.last = Some((world.now, rules.clone()));
                 rules
             }

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::judged::{Judged, NotJudged};
+use super::judged::{Judged, NotJudged, nowhere};
 use super::{Pane, Reaction, Scene, put, wrap};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
@@ -261,10 +261,10 @@ impl<'s> Page<'s> {
         let theme = self.scene.theme;
         self.title("rules");
         let all = collector::rule::all().len();
-        let judged = all - unjudged.len();
+        let judged = all - nowhere(unjudged);
         let style = if unjudged.is_empty() { theme.good } else { theme.text };
         self.entry(&format!("   {judged}/{all} judged  "), style, "", theme.text);
-        for (rule, reason) in unjudged {
+        for (rule, reason, _) in unjudged {
             self.entry(&format!("   – {rule:<24} "), theme.dim, reason, theme.dim);
         }
     }

@@ -132,6 +132,40 @@ impl Incident {
         }
     }
 
+    /// No QP ended in it and nothing took over.
+    pub(super) fn nothing_ended(&self) -> bool {
+        let failover = &self.failover;
+        self.qps.is_empty()
+            && self.uncounted == 0
+            && failover.bond_switch.is_none()
+            && failover.first_operation.is_none()
+    }
+
+    /// It is told for the last time without a first operation. Where none can have been overlooked, for all that the
+    /// processes post is seen and they have no QP on another path, the outage lasts: a budget that is over is missed.
+    pub(super) fn stands_still(&mut self, world: &World, settings: &FailoverSettings, now: Nanos) {
+        let failover = &self.failover;
+        let Some(began) = failover.began().filter(|_| failover.first_operation.is_none() && failover.port_up.is_none())
+        else {
+            return;
+        };
+        let watched =
+            world.probes.as_ref().is_some_and(|probes| probes.data_path() && probes.posts_watched_ns.is_none());
+        let unseen = |pid: &u32| world.processes.contains_key(pid);
+        if !watched || self.owners.is_empty() || self.uncounted > 0 || self.owners.iter().any(unseen) {
+            return;
+        }
+        let elsewhere = |qp: &QpRecord| {
+            qp.pid.is_some_and(|pid| self.owners.contains(&pid)) && !self.qps.contains_key(&qp.id) && !qp.is_own()
+        };
+        // Of a QP without a known owner nobody can say whose it is.
+        if world.qps.iter().any(|qp| elsewhere(qp) || (qp.pid.is_none() && qp.created && qp.since >= began.not_before))
+        {
+            return;
+        }
+        self.failover.lasts(now.saturating_sub(began.t), &settings.budgets_ms);
+    }
+
     pub(super) fn refresh(&mut self, world: &World, settings: &FailoverSettings) {
         let failover = &mut self.failover;
         let down = failover.port_down.as_ref().map(|mark| mark.at);

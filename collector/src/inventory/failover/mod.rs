@@ -154,7 +154,7 @@ pub enum Verdict {
     Met,
     /// It did not, whatever the uncertainty.
     Missed,
-    /// The times are not exact enough to tell, or it is not over.
+    /// The times are not exact enough to tell, or the first operation is not known and may have been overlooked.
     Undecided,
 }
 
@@ -281,6 +281,24 @@ impl Failover {
             ("t3", "bond switches", self.bond_switch.as_ref()),
             ("t4", "first operation", self.first_operation.as_ref()),
         ]
+    }
+
+    /// The outage is not over and has lasted for so long: budgets that are shorter are missed.
+    fn lasts(&mut self, at_least_ns: u64, budgets_ms: &[f64]) {
+        let over = |ms: &f64| if at_least_ns as f64 / 1e6 > *ms { Verdict::Missed } else { Verdict::Undecided };
+        self.budgets = budgets_ms.iter().map(|ms| Budget { ms: *ms, verdict: over(ms) }).collect();
+    }
+
+    /// What became of it, for people: `over` alone would say of a port that is down that all is well.
+    #[must_use]
+    pub fn standing(&self) -> &'static str {
+        match (&self.first_operation, &self.port_up, &self.bond_switch) {
+            (Some(_), ..) => "taken over",
+            (None, Some(_), _) => "port is back",
+            (None, None, Some(_)) => "bond has switched",
+            _ if self.closed_t.is_none() => "under way",
+            _ => "no path took over",
+        }
     }
 
     /// The phases and verdicts anew from the marks.

@@ -127,6 +127,11 @@ impl Stopwatch {
             }
             None => return,
         };
+        // It came back with its QPs and falls again: that was a flap, and this is the outage.
+        let incident = &mut self.open[index];
+        if incident.failover.port_up.as_ref().is_some_and(|up| up.at.t < at.t) && incident.nothing_ended() {
+            (incident.failover.port_down, incident.failover.port_up) = (None, None);
+        }
         let down = &mut self.open[index].failover.port_down;
         // An event is more exact than the reading that came first.
         let better = down.as_ref().is_none_or(|down| {
@@ -268,6 +273,7 @@ impl Stopwatch {
                 continue;
             }
             incident.refresh(world, settings);
+            incident.stands_still(world, settings, now);
             incident.failover.closed_t = Some(now);
             self.changed.push(Arc::new(incident.failover));
         }

@@ -6,7 +6,7 @@ use super::words::{definition, hand_check};
 use super::{View, lacking, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
-use crate::rule::Rule;
+use crate::rule::{Part, Rule};
 use crate::timeline::counter_table::Meaning;
 
 /// `ecn.host_marking`.
@@ -33,7 +33,11 @@ impl Rule for HostMarking {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        lacking(view, &[(Meaning::HostMarked, "packets the NIC marked itself")])
+        lacking(view, &[(Meaning::HostMarked, "packets the NIC marked itself")]).nowhere()
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, &[(Meaning::HostMarked, "packets the NIC marked itself")]).in_part()
     }
 }
 

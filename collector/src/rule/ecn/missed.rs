@@ -8,8 +8,7 @@ use super::words::{confounders, definition, hand_check, joined, percent, share, 
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{Baseline, LatencyWindow, PortRecord, SizeClass};
-use crate::rule::Rule;
-use crate::rule::clock::plural;
+use crate::rule::{Part, Rule};
 use crate::timeline::counter_table::Meaning;
 
 /// Windows a quiet latency must rest on before it is compared with.
@@ -45,7 +44,7 @@ impl Rule for Missed {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if let Some(reason) = lacking(view, NEEDS) {
+        if let Some(reason) = lacking(view, NEEDS).nowhere() {
             return Some(reason);
         }
         let seen = |port: &PortRecord| {
@@ -54,6 +53,10 @@ impl Rule for Missed {
                 .any(|meaning| port.reading(*meaning).is_some())
         };
         (!ports(view).any(seen)).then(|| "no port counts pause, discards or packets out of sequence".to_owned())
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 
@@ -156,10 +159,9 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let name = format!("median latency of {class} operations");
         evidence.push(Evidence::new(name, window, l50, base.median_ns * settings.latency_factor, "ns"));
         summary.push_str(&format!(
-            "; the median of {class} operations is {} against {} in the quiet of {}",
+            "; the median of {class} operations is {} against {} {base}",
             us(l50),
-            us(base.median_ns),
-            plural(base.windows as u64, "window")
+            us(base.median_ns)
         ));
     }
     let standing = slow.as_ref().is_some_and(|(_, now, base)| {
@@ -208,7 +210,7 @@ fn late_share(port: &PortRecord, span: &Span<'_>) -> Option<f64> {
 /// Latency now and in quiet times, small operations before large ones.
 fn slowness(port: &PortRecord, span: &Span<'_>) -> Option<(&'static str, LatencyWindow, Baseline)> {
     [(SizeClass::Small, "small"), (SizeClass::Large, "large")].into_iter().find_map(|(class, name)| {
-        let base = port.latencies.baseline(class).filter(|base| base.windows >= BASE_WINDOWS)?;
+        let base = port.latencies.reference(class).filter(|base| base.windows >= BASE_WINDOWS)?;
         Some((name, port.latencies.sum(class, span.from)?, base))
     })
 }
@@ -239,7 +241,12 @@ impl Rule for NotEct {
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
         let packets = ports(view).any(|port| Packets::since(port, 0).is_some());
-        if packets { None } else { lacking(view, NEEDS) }
+        if packets { None } else { lacking(view, NEEDS).nowhere() }
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        let packets = ports(view).any(|port| Packets::since(port, 0).is_some());
+        if packets { None } else { lacking(view, NEEDS).in_part() }
     }
 }
 

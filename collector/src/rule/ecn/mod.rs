@@ -30,6 +30,7 @@ mod weigh;
 mod words;
 
 use super::View;
+use super::judged::Judged;
 use crate::inventory::PortRecord;
 use crate::observation::LinkLayer;
 use crate::timeline::counter_table::Meaning;
@@ -64,28 +65,31 @@ fn in_ip(port: &PortRecord) -> Option<bool> {
     kinds.map(|kind| kind.contains("v2")).reduce(|any, one| any || one)
 }
 
-/// Why no port can be judged, or the ports that cannot: `need` are the meanings without which a rule says nothing.
-fn lacking(view: &View<'_>, need: &[(Meaning, &str)]) -> Option<String> {
+/// How far a rule is judged that says nothing of ports without these meanings.
+fn lacking(view: &View<'_>, need: &[(Meaning, &str)]) -> Judged {
     let mut reasons = Vec::new();
-    let mut judged = 0;
+    let mut blind = Vec::new();
+    let mut of = 0;
     for port in ports(view) {
+        of += 1;
         let missing: Vec<&str> =
             need.iter().filter(|(meaning, _)| port.reading(*meaning).is_none()).map(|(_, what)| *what).collect();
-        let name = view.port_subject(port).1.to_string();
+        let (key, subject) = view.port_subject(port);
         if !missing.is_empty() {
-            reasons.push(format!("{name} does not count {}", missing.join(", ")));
+            reasons.push(format!("{subject} does not count {}", missing.join(", ")));
         } else if port.rate_gbps.is_none_or(|rate| rate <= 0.0) {
-            reasons.push(format!("the rate of {name} is not known"));
+            reasons.push(format!("the rate of {subject} is not known"));
         } else {
-            judged += 1;
+            continue;
         }
+        blind.push(key);
     }
-    match (judged, reasons.len()) {
-        (0, 0) => Some("there is no RoCE port".to_owned()),
-        (_, 0) => None,
-        (_, n) if n > 3 => Some(format!("{} and {} more ports", reasons[..3].join("; "), n - 3)),
-        _ => Some(reasons.join("; ")),
-    }
+    let reason = match (of, reasons.len()) {
+        (0, _) => return Judged::Not("there is no RoCE port".to_owned()),
+        (_, n) if n > 3 => format!("{} and {} more ports", reasons[..3].join("; "), n - 3),
+        _ => reasons.join("; "),
+    };
+    Judged::without(blind, of, reason)
 }
 
 /// Marks and CNPs of the port are summed over the ports of a bond: the driver counts both links together.

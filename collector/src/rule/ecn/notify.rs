@@ -7,7 +7,7 @@ use super::words::{confounders, definition, hand_check, joined};
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
-use crate::rule::Rule;
+use crate::rule::{Part, Rule};
 use crate::timeline::counter_table::Meaning;
 
 const NEEDS: &[(Meaning, &str)] =
@@ -36,7 +36,11 @@ impl Rule for NoCnp {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        lacking(view, NEEDS)
+        lacking(view, NEEDS).nowhere()
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 
@@ -130,7 +134,11 @@ impl Rule for CnpWithoutCe {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        lacking(view, NEEDS)
+        lacking(view, NEEDS).nowhere()
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 

@@ -8,8 +8,7 @@ use super::words::{confounders, definition, hand_check, joined, percent, share, 
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
-use crate::rule::Rule;
-use crate::rule::clock::plural;
+use crate::rule::{Part, Rule};
 use crate::timeline::counter_table::Meaning;
 
 /// Marks that are enough to be weighed.
@@ -48,11 +47,15 @@ impl Rule for Premature {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if let Some(reason) = lacking(view, NEEDS) {
+        if let Some(reason) = lacking(view, NEEDS).nowhere() {
             return Some(reason);
         }
         let excused = |port: &PortRecord| !Control::of(port).needs_marks();
         ports(view).all(excused).then(|| "no port's congestion control works by marks".to_owned())
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 
@@ -197,11 +200,7 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
             us(latency.l50_ns),
             us(latency.l99_ns),
             latency.n,
-            latency.base.map_or(String::new(), |base| format!(
-                " against {} in the quiet of {}",
-                us(base.median_ns),
-                plural(base.windows as u64, "window")
-            ))
+            latency.base.map_or(String::new(), |base| format!(" against {} {base}", us(base.median_ns)))
         ));
     }
     if let Delays::NoQueue(means) = delays {

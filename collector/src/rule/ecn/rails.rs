@@ -5,7 +5,7 @@ use super::words::{confounders, definition, hand_check, joined, percent, share, 
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{PortRecord, SizeClass};
-use crate::rule::Rule;
+use crate::rule::{Part, Rule};
 use crate::timeline::counter_table::Meaning;
 
 use super::premature::NEEDS;
@@ -42,11 +42,15 @@ impl Rule for RailAsymmetry {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if let Some(reason) = lacking(view, NEEDS) {
+        if let Some(reason) = lacking(view, NEEDS).nowhere() {
             return Some(reason);
         }
         let n = ports(view).filter(|port| port.reading(Meaning::EcnMarkedRx).is_some()).count();
         (n < RAILS).then(|| format!("{n} ports count marks; {RAILS} rails are needed"))
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 
@@ -200,12 +204,16 @@ impl Rule for Inversion {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        if let Some(reason) = lacking(view, NEEDS) {
+        if let Some(reason) = lacking(view, NEEDS).nowhere() {
             return Some(reason);
         }
         let settings = &view.settings.ecn_inversion;
         let most = ports(view).map(|port| pairs(port).len()).max().unwrap_or(0);
         (most < settings.windows).then(|| format!("{most} windows with marks; {} are needed", settings.windows))
+    }
+
+    fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
+        lacking(view, NEEDS).in_part()
     }
 }
 

@@ -45,7 +45,7 @@ impl Rule for CnpIgnored {
         if ports(view).any(counted) {
             return None;
         }
-        Some(lacking(view, &[(Meaning::CnpHandled, "CNPs received")]).unwrap_or_default())
+        lacking(view, &[(Meaning::CnpHandled, "CNPs received")]).nowhere()
     }
 }
 
@@ -177,8 +177,9 @@ impl Rule for CnpLost {
         if !closed_pairs(view).is_empty() {
             return None;
         }
-        let reason = lacking(view, &[(Meaning::CnpSent, "CNPs sent"), (Meaning::CnpHandled, "CNPs received")]);
-        Some(reason.unwrap_or_else(|| "the peers' counters are not in this recording".to_owned()))
+        let needs = [(Meaning::CnpSent, "CNPs sent"), (Meaning::CnpHandled, "CNPs received")];
+        let both_ends = "it takes the counters of both ends, and those of the peers are not seen here";
+        Some(lacking(view, &needs).nowhere().unwrap_or_else(|| both_ends.to_owned()))
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Latency {
     pub(super) l50_ns: f64,
     /// 99th percentile now, ns.
     pub(super) l99_ns: f64,
-    /// The quiet level; `None` where the port was never quiet.
+    /// What they are held against; `None` where the port was paused all the time.
     pub(super) base: Option<Baseline>,
     /// Operations now.
     pub(super) n: u64,
@@ -224,7 +224,7 @@ fn latency(port: &PortRecord, window: &LatencyWindow, class: SizeClass) -> Optio
     Some(Latency {
         l50_ns: window.quantile_ns(0.5)?,
         l99_ns: window.quantile_ns(0.99)?,
-        base: port.latencies.baseline(class),
+        base: port.latencies.reference(class),
         n: window.n,
     })
 }

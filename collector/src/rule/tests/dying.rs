@@ -137,3 +137,46 @@ fn errors_of_the_bus_and_the_fall_they_led_to_are_one_incident() {
     assert!(all[0].root.summary.contains("pcie.aer_fatal 800 ms before"), "{}", all[0].root.summary);
     assert_eq!(all[0].parts.len(), 4, "{:?}", all[0].parts.iter().map(|f| f.id()).collect::<Vec<_>>());
 }
+
+/// Replay errors from 5 s on, a lost transaction at 30 s, the port down at 30.5 s for longer than any rule looks back.
+fn lost_on_the_bus() -> Log {
+    let nic = "0000:01:00.0";
+    let mut log = Log::new();
+    log.device(0.0, "a", "mlx5_core", nic).port(0.0, "a", "ACTIVE", "LinkUp");
+    for at in 0..10u32 {
+        log.add(5.0 + 2.0 * f64::from(at), "aer", json!({"pci": nic, "severity": "corrected", "status": 0x100}));
+    }
+    log.add(30.0, "aer", json!({"pci": nic, "severity": "nonfatal", "status": 0x4000}));
+    log.event(30.5, "a", "PORT_ERR").port(30.6, "a", "DOWN", "Disabled").until(31, 1000);
+    log
+}
+
+#[test]
+fn what_led_to_a_fall_stays_with_it_and_says_where_to_look_first() {
+    let outcome = lost_on_the_bus().run();
+    for rule in ["pcie.aer_storm", "pcie.aer_fatal"] {
+        let told = outcome.of(rule);
+        assert!(!told.iter().any(|line| line.contains("cleared")), "{told:?}");
+        assert_eq!(outcome.last(rule).part_of.as_deref(), Some("link.down:a/1"), "{rule}");
+    }
+    let findings = &outcome.engine.world().findings;
+    assert_eq!((incidents(findings).len(), findings[0].rule), (1, "link.down"));
+    assert!(findings[0].summary.ends_with("signs: pcie.aer_storm 25.5 s before, pcie.aer_fatal 500 ms before"));
+    assert!(findings[0].advice.starts_with("PCIe errors came first"), "{}", findings[0].advice);
+    let storm = findings.iter().find(|finding| finding.rule == "pcie.aer_storm").unwrap();
+    assert!(storm.summary.starts_with("10 replay errors and 0 other corrected errors"), "{}", storm.summary);
+    let fatal = findings.iter().find(|finding| finding.rule == "pcie.aer_fatal").unwrap();
+    assert_eq!(fatal.evidence[0].window_s, None, "one event has no length");
+    assert!(fatal.measured_t < outcome.engine.world().now);
+}
+
+#[test]
+fn the_signs_of_a_fall_are_over_by_their_own_rules_when_the_port_is_back() {
+    let mut log = lost_on_the_bus();
+    log.event(1001.0, "a", "PORT_ACTIVE").port(1001.1, "a", "ACTIVE", "LinkUp").until(1002, 1010);
+    let outcome = log.run();
+    for rule in ["pcie.aer_storm", "pcie.aer_fatal"] {
+        assert!(outcome.of(rule).last().unwrap().contains("cleared"), "{:?}", outcome.of(rule));
+    }
+    assert!(outcome.last("pcie.aer_storm").summary.starts_with("10 replay errors"), "it ends as it was at its worst");
+}

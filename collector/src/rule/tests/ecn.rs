@@ -518,7 +518,7 @@ fn cnps_that_do_not_arrive_are_told_where_both_ends_are_known_and_not_judged_els
     let outcome = pair(8_000, true);
     assert_eq!(told(&outcome), NONE);
     let rule = super::super::find("ecn.cnp_lost").unwrap();
-    assert!(rule.not_judged(&outcome.engine.view()).unwrap().contains("not in this recording"));
+    assert!(rule.not_judged(&outcome.engine.view()).unwrap().contains("those of the peers are not seen here"));
 }
 
 #[test]

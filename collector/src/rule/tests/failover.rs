@@ -358,3 +358,31 @@ fn while_an_incident_goes_on_the_world_counts_its_qps_and_nobody_is_told_again()
     let told = engine.drain_failovers();
     assert_eq!(told.last().map(|failover| failover.qps.died), Some(1), "told at the first of them: {told:#?}");
 }
+
+#[test]
+fn a_flap_that_took_no_qp_is_no_outage_and_a_sign_of_the_one_after_it() {
+    let mut log = Log::pair();
+    log.reads(1, 20).event(5.0, "d", "PORT_ERR").event(5.1, "d", "PORT_ACTIVE");
+    log.event(12.0, "d", "PORT_ERR").port(12.1, "d", "DOWN", "Disabled").qp(12.268, "d", 17, "seen", Some("ERR"));
+    let failovers = log.until(21, 60).failovers();
+    let [failover] = &failovers[..] else { panic!("{failovers:?}") };
+    assert_eq!(at(failover.port_down.as_ref()), "12");
+    assert_eq!((&failover.port_up, failover.standing()), (&None, "no path took over"));
+}
+
+#[test]
+fn a_budget_is_missed_when_nothing_can_have_taken_over_and_open_when_something_may() {
+    let verdicts = |elsewhere: bool| {
+        let mut log = Log::pair();
+        log.event(2.0, "d", "PORT_ERR").port(2.1, "d", "DOWN", "Disabled").qp(2.268, "d", 17, "seen", Some("ERR"));
+        if elsewhere {
+            log.qp(1.0, "e", 40, "seen", Some("RTS"));
+        }
+        for s in 1..=40 {
+            log.probes(f64::from(s));
+        }
+        log.failovers()[0].budgets.iter().map(|budget| budget.verdict).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(false), [Verdict::Missed, Verdict::Missed]);
+    assert_eq!(verdicts(true), [Verdict::Undecided, Verdict::Undecided]);
+}

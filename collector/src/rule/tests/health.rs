@@ -328,3 +328,12 @@ fn the_cross_check_takes_symbol_errors_with_a_slow_loopback() {
     assert_eq!(outcome.of("nic.composite"), ["13 a/1 raised critical suspected", "16 a/1 cleared critical suspected"]);
     assert!(outcome.last("nic.composite").summary.contains("with a slow loopback"));
 }
+
+#[test]
+fn a_loopback_that_stays_slow_does_not_become_its_own_baseline() {
+    let mut log = log();
+    loopbacks(&mut log, 1.0, &[(60, 3), (600, 120)]);
+    let outcome = log.run();
+    let told = outcome.of("loopback.high");
+    assert_eq!((told.len(), told[0].contains("raised")), (1, true), "{told:?}");
+}

@@ -400,3 +400,17 @@ fn a_port_that_counts_nothing_of_its_link_is_named() {
         assert!(reason.contains("a/1"), "{rule}: {reason}");
     }
 }
+
+#[test]
+fn a_rule_that_cannot_judge_one_port_of_two_says_of_how_many_it_is_judged() {
+    let mut log = log();
+    log.device(0.0, "b", "mlx5_core", "0000:02:00.0").port(0.0, "b", "ACTIVE", "LinkUp");
+    read(&mut log, 1.0, 60.0, |s| json!({"rx_pcs_symbol_err_phy": grown(s, (10.0, 60.0), 50.0)}));
+    let outcome = log.run();
+    assert!(!outcome.of("phy.post_fec").is_empty());
+    let (rule, view) = (super::super::find("phy.post_fec").unwrap(), outcome.engine.view());
+    assert_eq!(rule.not_judged(&view), None, "it has spoken");
+    let part = rule.judged_in_part(&view).unwrap();
+    assert_eq!((part.judged, part.of, part.blind.len()), (1, 2, 1));
+    assert_eq!(part.reason, "no errors after FEC counted on b/1");
+}
