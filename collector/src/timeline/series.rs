@@ -332,6 +332,11 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_stays_small_for_all_of_them_are_looked_at_in_each_window() {
+        assert!(size_of::<Series>() <= 208, "{}", size_of::<Series>());
+    }
+
+    #[test]
     fn a_reset_moves_the_start_to_the_reading_before_it_and_an_unexplained_fall_to_itself() {
         let total = |series: &Series| series.total().map(|total| (total.value, total.start, total.t));
         let mut series = told("np_cnp_sent", "mlx5_core", &[(10, 70), (20, 75)]);
