@@ -240,6 +240,23 @@ fn a_process_is_known_by_its_ways_until_it_has_none_and_a_later_recording_begins
 }
 
 /// A set of type RC that counts two QPs, on a port whose own counters have the same names.
+#[test]
+fn ports_of_one_kind_share_the_names_of_their_counters_and_where_these_are() {
+    let counters = |device: &str, source: &str| {
+        format!(
+            r#"{{"t":1,"type":"counters","device":"{device}","port":1,"source":"{source}","values":{{"port_rcv_data":7,"np_cnp_sent":1}}}}"#
+        )
+    };
+    let lines: Vec<String> =
+        ["a", "b"].iter().flat_map(|d| [counters(d, "counters"), counters(d, "hw_counters")]).collect();
+    let engine = after(&lines.iter().map(|line| &**line).collect::<Vec<_>>());
+    let [a, b] = &engine.world().ports[..] else { panic!("two ports") };
+    for (a, b) in a.sets.iter().zip(&b.sets).flat_map(|(a, b)| a.series.iter().zip(&b.series)) {
+        assert!(Arc::ptr_eq(&a.name, &b.name), "{}", a.name);
+    }
+    assert!(a.shares_groups_with(b));
+}
+
 fn bound(t: u64, set: u32, qpns: &str, value: u64) -> String {
     format!(
         r#"{{"t":{t},"type":"counters","device":"d","port":1,"source":"qp","qp_type":"RC","set":{set}{qpns},"values":{{"rx_write_requests":{value}}}}}"#

@@ -365,6 +365,11 @@ impl PortRecord {
         self.groups = Arc::clone(&twin.groups);
     }
 
+    #[cfg(test)]
+    pub(crate) fn shares_groups_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.groups, &other.groups)
+    }
+
     /// Lets the slices follow the counters that give each meaning now.
     fn follow(&mut self) {
         let mut slices = std::mem::take(&mut self.slices);

@@ -61,14 +61,18 @@ impl Folder {
     /// listed: then each file is tried.
     pub(crate) fn look(&mut self, files: &dyn Files) -> bool {
         let Self { path, files: held } = self;
-        held.iter_mut().for_each(|file| file.found = Found::Nothing);
+        for file in held.iter_mut() {
+            file.found = Found::Nothing;
+        }
         let listed = files.each(path, &mut |entry| {
             if let Some(file) = held.iter_mut().find(|file| file.name == entry.name) {
                 file.found = if entry.object { Found::Other } else { Found::File(entry.inode) };
             }
         });
         if listed.is_err() {
-            held.iter_mut().for_each(|file| file.found = Found::Other);
+            for file in held.iter_mut() {
+                file.found = Found::Other;
+            }
         }
         for file in held {
             file.follow(files, path);

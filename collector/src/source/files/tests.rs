@@ -93,3 +93,38 @@ fn entries_are_listed_by_their_numbers_and_hidden_ones_left_out() {
     let names: Vec<_> = files.list("class/x").unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["mlx5_2", "mlx5_10"]);
 }
+
+#[test]
+fn a_tree_does_not_show_that_it_was_read() {
+    let (dir, files) = tree();
+    let path = dir.path().join("sys/devices/d/value");
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_times(std::fs::FileTimes::new().set_accessed(old)).unwrap();
+    assert_eq!(files.text("devices/d/value").unwrap(), "7");
+    assert_eq!(std::fs::metadata(&path).unwrap().accessed().unwrap(), old);
+}
+
+#[test]
+fn entries_are_told_in_an_order_that_stays_and_compare_with_those_kept() {
+    let (_dir, files) = tree();
+    let told = || {
+        let mut told = Vec::new();
+        files.each("", &mut |entry| told.push(entry.entry())).unwrap();
+        told
+    };
+    let first = told();
+    assert_eq!(first, told());
+    let mut sorted = first.clone();
+    put_in_order(&mut sorted);
+    assert_eq!(sorted, files.list("").unwrap());
+    let mut at = 0;
+    files
+        .each("", &mut |entry| {
+            assert!(entry == first[at]);
+            assert!(entry != Entry { inode: first[at].inode + 1, ..first[at].clone() });
+            at += 1;
+        })
+        .unwrap();
+    assert_eq!(at, 2, "class and devices");
+}

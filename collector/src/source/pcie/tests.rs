@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::source::files::RootedFiles;
+use crate::source::files::faults::FaultyFiles;
 use crate::source::sysfs::tests::{case, poll};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -120,4 +121,22 @@ fn of_an_excluded_device_no_function_is_observed() {
     let options = PcieOptions { wanted: Arc::new(|name| name != "mlx5_0"), ..PcieOptions::new(files) };
     let seen = poll(&mut PcieSource::new(options), 0);
     assert_eq!((seen.len(), &seen[0]["pci"]), (1, &json!("0000:07:00.0")));
+}
+
+#[test]
+fn as_long_as_the_ports_are_the_same_links_are_read_from_files_that_stay_open() {
+    let dir = case("20");
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(dir.path().join("20/sys")).unwrap()));
+    let ports = PortMap::default();
+    ports.set(vec![RdmaPort { device: "mlx5_0".to_owned(), port: 1, ..RdmaPort::default() }]);
+    let mut source = PcieSource::new(PcieOptions { ports: Some(ports), ..PcieOptions::new(files.clone()) });
+    assert_eq!(poll(&mut source, 0).len(), 2);
+    let before = files.opened().len();
+    let width =
+        files.opened().into_iter().find(|path| path.contains("98:00.0") && path.ends_with("/current_link_width"));
+    let width = dir.path().join("20/sys").join(width.expect("it was opened"));
+    std::fs::write(width, "4\n").unwrap();
+    let seen = poll(&mut source, 10 * SECOND);
+    assert_eq!((seen.len(), &function(&seen, "0000:98:00.0")["width"]), (1, &json!(4)));
+    assert_eq!(files.opened().len(), before);
 }

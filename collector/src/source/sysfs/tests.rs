@@ -318,6 +318,31 @@ fn a_device_made_anew_under_its_name_is_opened_anew() {
 }
 
 #[test]
+fn a_look_at_what_seldom_changes_opens_nothing_where_nothing_changed_and_a_replaced_file_anew() {
+    let (_dir, root) = node(2);
+    std::fs::write(port_dir(&root, "nic0").join("hw_counters/lifespan"), "10\n").unwrap();
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    poll(&mut source, 0);
+    let before = files.opened().len();
+    let device = root.join("class/infiniband/nic0");
+    std::fs::write(device.join("node_guid"), "0000:0000:0000:0077\n").unwrap();
+    let seen = poll(&mut source, 10 * SECOND);
+    assert_eq!(device_guid(&seen), json!("0000:0000:0000:0077"));
+    assert!(poll(&mut source, 70 * SECOND).iter().all(|body| body["type"] == "counters"));
+    assert_eq!(files.opened().len(), before);
+    std::fs::write(device.join("new"), "1: DOWN\n").unwrap();
+    std::fs::rename(device.join("new"), device.join("ports/1/state")).unwrap();
+    assert!(of_type(&poll(&mut source, 71 * SECOND), "port").is_empty(), "the old file is open still");
+    assert_eq!(port(&poll(&mut source, 80 * SECOND), "nic0", 1)["state"], "DOWN");
+    assert_eq!(files.opened().len(), before + 1);
+}
+
+fn device_guid(seen: &[Value]) -> Value {
+    device(seen, "nic0")["node_guid"].clone()
+}
+
+#[test]
 fn files_of_a_device_that_is_gone_are_opened_anew_at_once() {
     let (_dir, root) = node(1);
     let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));

@@ -112,9 +112,9 @@ impl DeviceWatch {
         if self.slow_due > 0 {
             let before = self.described.seen.clone();
             if now >= self.gids_due {
-                self.described.read_anew(files)
+                self.described.read_anew(files);
             } else {
-                self.described.refresh(files)
+                self.described.refresh(files);
             }
             self.said &= before == self.described.seen;
             if !port_numbers(files, &self.name).eq(self.ports.iter().map(|port| port.number)) {
