@@ -69,6 +69,10 @@ pub(crate) struct App {
     quit: bool,
     /// Something changed since the last frame.
     dirty: bool,
+    /// There is a newer world than the one of the last frame, which nobody needs to see at once.
+    newer: bool,
+    /// When the last frame was drawn.
+    drawn_at: Nanos,
     /// The clock field of the last frame.
     clock: Option<u64>,
     tabs: Vec<(Range<u16>, PaneId)>,
@@ -128,6 +132,8 @@ impl App {
             copied: None,
             quit: false,
             dirty: true,
+            newer: false,
+            drawn_at: 0,
             clock: None,
             tabs: Vec::new(),
             tabs_at: 0,
@@ -166,7 +172,8 @@ impl App {
         let latest = self.feed.latest();
         if latest.generation != self.latest.generation {
             // A frozen screen too says how far behind it is.
-            self.dirty = true;
+            self.newer = true;
+            self.dirty |= urgent(&self.latest, &latest);
             self.latest = latest;
             if !self.frozen {
                 self.shown = self.latest.clone();
@@ -184,6 +191,8 @@ impl App {
             self.message = None;
             self.dirty = true;
         }
+        // Sources have their say at different moments of a second: what they say of one is drawn together.
+        self.dirty |= self.newer && now.saturating_sub(self.drawn_at) >= self.latest.status.interval_ns / 10 * 9;
         let clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
         self.dirty |= clock != self.clock || self.panes.get(self.open).news();
         self.dirty
@@ -203,7 +212,7 @@ impl App {
 
     /// Draws everything.
     pub(crate) fn draw(&mut self, area: Rect, buf: &mut Buffer, now: Nanos) {
-        self.dirty = false;
+        (self.dirty, self.newer, self.drawn_at) = (false, false, now);
         self.clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
         if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
             let text = format!("rdmascope needs {}×{}, this is {}×{}", SMALLEST.0, SMALLEST.1, area.width, area.height);
@@ -499,6 +508,26 @@ impl App {
         self.say(&format!("asked to record to {} (● REC when it runs; r ends it)", path.display()), now);
         self.feed.send(Command::Record(path));
     }
+}
+
+/// Somebody wants to see this at once, and not only with the rest of its second: other findings, a port in another state,
+/// anything but readings of a live node.
+fn urgent(before: &Published, after: &Published) -> bool {
+    let states = |published: &Published| published.world.ports.iter().map(|port| port.state).collect::<Vec<_>>();
+    let findings = |published: &Published| {
+        published
+            .world
+            .findings
+            .iter()
+            .map(|finding| (finding.rule, finding.severity, finding.state))
+            .collect::<Vec<_>>()
+    };
+    after.status.mode != Mode::Live
+        || before.generation == 0
+        || after.status.interval_ns != before.status.interval_ns
+        || after.status.notices.len() != before.status.notices.len()
+        || states(before) != states(after)
+        || findings(before) != findings(after)
 }
 
 #[cfg(test)]

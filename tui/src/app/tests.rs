@@ -86,7 +86,27 @@ fn nothing_is_drawn_when_nothing_changed() {
     assert!(!app.changed(1));
     feed.publish(app.shown.world.clone(), app.shown.status.clone());
     app.look();
-    assert!(app.changed(1));
+    assert!(app.changed(1 + app.shown.status.interval_ns));
+}
+
+#[test]
+fn what_the_sources_say_of_one_second_is_one_frame_but_a_finding_is_drawn_at_once() {
+    let (mut app, feed) = app(Mode::Live);
+    let interval = app.shown.status.interval_ns;
+    let area = Rect::new(0, 0, 120, 40);
+    let mut frames = 0;
+    for tenth in 0..30 {
+        feed.publish(app.shown.world.clone(), app.shown.status.clone());
+        app.look();
+        if app.changed(interval + interval / 10 * tenth) {
+            app.draw(area, &mut Buffer::empty(area), interval + interval / 10 * tenth);
+            frames += 1;
+        }
+    }
+    assert_eq!(frames, 4, "one at the start, and one every nine tenths of an interval");
+    feed.publish(sample::faulty(), app.shown.status.clone());
+    app.look();
+    assert!(app.changed(interval * 4), "no time has passed since the last");
 }
 
 #[test]

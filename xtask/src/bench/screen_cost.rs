@@ -68,6 +68,7 @@ pub(super) fn run(peer: Option<&Path>, product: Option<&Path>) -> Result<()> {
             figure.seconds
         );
     }
+    println!("once, to load and attach the probes: {:.0} M instructions", of("ebpf-start")?.instructions / 1e6);
     let peer = of("rdmatop")?.instructions;
     for name in ["no-ebpf", "ebpf"] {
         let ratio = of(name)?.instructions / peer;

@@ -68,7 +68,7 @@ impl Display for Ending {
 pub(crate) enum Time {
     /// With the host's, on two processors, by the fastest accelerator.
     Host,
-    /// By what the guest executes: [`NS_AN_INSTRUCTION`] for each instruction, on one processor, and at once where it waits. What
+    /// By what the guest executes: [`NS_AN_INSTRUCTION`] for each instruction, on one processor. What
     /// a process's CPU time says is then a number of instructions, whatever else the host does.
     Instructions,
 }
@@ -82,7 +82,7 @@ impl Time {
         match self {
             Self::Host => ["-accel", accelerator(), "-smp", "2"].map(str::to_owned).to_vec(),
             Self::Instructions => {
-                let icount = format!("shift={SHIFT},align=off,sleep=off");
+                let icount = format!("shift={SHIFT},align=off");
                 ["-accel", "tcg,thread=single", "-smp", "1", "-icount", &icount].map(str::to_owned).to_vec()
             }
         }
