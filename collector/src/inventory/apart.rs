@@ -17,13 +17,13 @@ impl World {
     #[must_use]
     pub fn apart_from(&self, later: &Self) -> usize {
         let ports = changed(&self.ports, &later.ports);
-        let parts = changed(&self.devices, &later.devices)
+        let smaller = changed(&self.devices, &later.devices)
             + changed(&self.findings, &later.findings)
             + changed(&self.failovers, &later.failovers)
             + self.pcie.iter().filter(|(pci, own)| !later.pcie.get(*pci).is_some_and(|n| Arc::ptr_eq(own, n))).count()
             + usize::from(!Arc::ptr_eq(&self.qp_failures, &later.qp_failures))
             + usize::from(!Arc::ptr_eq(&self.qp_errors, &later.qp_errors));
-        WORLD + ports * PORT + parts * PART + self.qps.apart_from(&later.qps)
+        WORLD + ports * PORT + smaller * PART + self.qps.apart_from(&later.qps)
     }
 }
 
