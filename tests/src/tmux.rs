@@ -134,6 +134,7 @@ impl Tmux {
     ///
     /// # Panics
     /// They never do.
+    #[allow(clippy::must_use_candidate, reason = "to have waited is often enough")]
     pub fn shows(&self, words: &[&str]) -> String {
         let missing = |screen: &str| words.iter().find(|word| !screen.contains(**word)).copied();
         let found = self.until(|screen| missing(screen).is_none());

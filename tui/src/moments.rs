@@ -1,9 +1,9 @@
 //! Worlds of the last minutes, whole, so that a frozen screen can be led back through them: every pane shows what it would
 //! have shown then.
 //!
-//! A world shares with the next one what did not change, but what changes all the time is there once for each. So fewer are
-//! kept the older they are, and no more than [`BUDGET`] holds: minutes on most nodes, seconds where hundreds of thousands of
-//! QPs are busy. Nothing is kept while the screen is frozen, so that what one looks back at stays.
+//! A world shares with the next one what did not change, but what changes all the time is there once for each. So of older
+//! moments fewer are kept, as many as [`MOST`] and [`BUDGET`] allow: with hundreds of thousands of busy QPs that is a few. Nothing is
+//! kept while the screen is frozen, so that what one looks back at stays.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use collector::observation::Nanos;
 const BUDGET: usize = 64 << 20;
 /// Moments are at least so far apart, ns.
 const APART_NS: Nanos = 1_000_000_000;
-/// Two moments of this age are further apart, namely by a share of their age.
-const SHARE: Nanos = 6;
+/// Moments that are kept at most.
+const MOST: usize = 64;
 /// None is kept for longer, ns.
 const LONGEST_NS: Nanos = 600_000_000_000;
 
@@ -54,11 +54,12 @@ impl Moments {
         }
         self.kept.push_back(Moment { published: published.clone(), bytes: 0 });
         self.weigh(self.kept.len().saturating_sub(2));
-        self.thin(published.world.now);
-        while self.kept.front().is_some_and(|first| first.t().saturating_add(LONGEST_NS) < published.world.now)
-            || self.kept.iter().map(|moment| moment.bytes).sum::<usize>() > BUDGET
-        {
+        let now = published.world.now;
+        while self.kept.front().is_some_and(|first| first.t().saturating_add(LONGEST_NS) < now) {
             self.kept.pop_front();
+        }
+        while self.kept.len() > MOST || self.kept.iter().map(|moment| moment.bytes).sum::<usize>() > BUDGET {
+            self.drop_one(now);
         }
     }
 
@@ -69,16 +70,19 @@ impl Moments {
         self.kept.get(beside).map(|moment| moment.published.clone())
     }
 
-    /// Drops moments that stand closer together than their age needs.
-    fn thin(&mut self, now: Nanos) {
-        let mut at = 1;
-        while at + 1 < self.kept.len() {
+    /// Drops the moment that is missed least: of which the two beside it are closest together for its age. The first and the
+    /// last stay, unless there are no others.
+    fn drop_one(&mut self, now: Nanos) {
+        let gap = |at: usize| {
             let (before, own, after) = (self.kept[at - 1].t(), self.kept[at].t(), self.kept[at + 1].t());
-            if after.saturating_sub(before) <= (now.saturating_sub(own) / SHARE).max(APART_NS) {
+            after.saturating_sub(before) as f64 / now.saturating_sub(own).max(1) as f64
+        };
+        let least = (1..self.kept.len().saturating_sub(1)).min_by(|a, b| gap(*a).total_cmp(&gap(*b)));
+        match least {
+            None => _ = self.kept.pop_front(),
+            Some(at) => {
                 self.kept.remove(at);
                 self.weigh(at - 1);
-            } else {
-                at += 1;
             }
         }
     }
@@ -102,6 +106,15 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
+    impl std::fmt::Display for Moments {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            let ends = self.kept.front().zip(self.kept.back());
+            let span = ends.map_or(0, |(first, last)| (last.t() - first.t()) / SECOND);
+            let bytes: usize = self.kept.iter().map(|moment| moment.bytes).sum();
+            write!(f, "{} moments over {span} s, {} MiB by estimate", self.kept.len(), bytes >> 20)
+        }
+    }
+
     fn published(generation: u64, world: World) -> Arc<Published> {
         Arc::new(Published { generation, world: Arc::new(world), status: Status::new(Mode::Live) })
     }
@@ -123,15 +136,15 @@ mod tests {
 
     #[test]
     fn the_last_seconds_are_kept_each_and_older_ones_further_apart_up_to_ten_minutes() {
-        let moments = run(1_000);
+        let moments = run(2_000);
         let times = times(&moments);
-        assert_eq!(times[times.len() - 5..], [9_951, 9_961, 9_971, 9_981, 9_991]);
+        assert_eq!(times.len(), MOST);
+        assert_eq!(times[MOST - 5..], [19_951, 19_961, 19_971, 19_981, 19_991]);
         for pair in times.windows(2) {
-            let apart = pair[1] - pair[0];
-            assert!(apart <= (10_000 - pair[0]) / SHARE + 10, "{pair:?} of {times:?}");
+            let (apart, age) = (pair[1] - pair[0], 20_000 - pair[0]);
+            assert!(apart <= 20.max(age / 4), "{pair:?} of {times:?}");
         }
-        assert!((4_000..4_800).contains(&times[0]), "{times:?}");
-        assert!(times.len() < 50, "{times:?}");
+        assert!((14_000..15_500).contains(&times[0]), "{times:?}");
     }
 
     #[test]
@@ -164,7 +177,8 @@ mod tests {
             bytes = moments.kept.iter().map(|moment| moment.bytes).sum();
             assert!(bytes <= BUDGET, "{bytes}");
         }
-        let span = moments.kept.back().unwrap().t() - moments.kept.front().unwrap().t();
-        assert!(bytes > BUDGET / 2 && moments.kept.len() > 10 && span >= 30 * SECOND, "{bytes}, {span}");
+        let (first, n) = (moments.kept.front().unwrap().t(), moments.kept.len());
+        assert!(bytes > BUDGET / 2 && (10..MOST).contains(&n), "{bytes}, {n}");
+        assert!(first <= 2 * SECOND, "those that are kept reach as far back as they would without the bound: {first}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use collector::engine::Engine;
-use collector::feed::{Feed, Mode, Status};
+use collector::feed::{Feed, Mode, Published, Status};
 use collector::inventory::World;
 use collector::rule::Settings;
 use collector::sim::Simulator;
@@ -13,6 +13,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::app::App;
+use crate::moments::Moments;
 use crate::screen::ScreenOptions;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -184,27 +185,21 @@ fn frames() {
     }
 }
 
-/// Not a test but a tool: `LOOK=qp-storm cargo test -p rdmascope --lib kept -- --ignored --nocapture`.
+/// Not a test but a tool: `LOOK="qp-storm 60" cargo test -p rdmascope --lib kept -- --ignored --nocapture`.
 #[test]
-#[ignore = "tool: prints what kept worlds of a scenario take, estimated and resident; figures, not facts"]
+#[ignore = "tool: prints how far back one can look after some seconds of a scenario, and what that takes; figures, not facts"]
 fn kept() {
     let resident = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.split_whitespace().next().unwrap().parse::<usize>().unwrap() / 1024
     };
-    let scenario = std::env::var("LOOK").unwrap();
-    let mut play = Play::new(&scenario);
-    let (mut worlds, mut last): (Vec<Arc<World>>, _) = (Vec::new(), play.until(30 * SECOND));
-    // What the engine itself grows by.
-    for second in 31..=45 {
-        last = play.until(second * SECOND);
+    let asked = std::env::var("LOOK").unwrap();
+    let (scenario, seconds) = asked.split_once(' ').unwrap();
+    let (mut moments, mut play) = (Moments::default(), Play::new(scenario));
+    for second in 1..=seconds.parse().unwrap() {
+        let (world, status) = (play.until(second * SECOND), Status::new(Mode::Demo));
+        moments.keep(&Arc::new(Published { generation: second, world, status }));
     }
-    let before = resident();
-    for second in 46..=60 {
-        worlds.push(std::mem::replace(&mut last, play.until(second * SECOND)));
-    }
-    let estimated: usize = worlds.windows(2).map(|pair| pair[0].apart_from(&pair[1])).sum();
-    let (n, mib) = (worlds.len(), 1 << 20);
-    println!("{scenario}: {n} worlds, estimated {} MiB, resident {} MiB more", estimated / mib, resident() - before);
+    println!("{asked}: {moments}; {} MiB resident with the engine and all else", resident());
 }

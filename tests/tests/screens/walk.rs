@@ -17,7 +17,7 @@ const TOO_SMALL: (u16, u16) = (40, 8);
 pub(crate) fn walk(tmux: &Tmux, index: usize, scenario: &Scenario) {
     for (pane, title) in (1..).zip(PANES) {
         // Each pane is reached by its key in one scenario and by a click on its tab in the next.
-        if (pane + index) % 2 == 0 {
+        if (pane + index).is_multiple_of(2) {
             tmux.press(&[&pane.to_string()]);
         } else {
             tmux.click_on(&format!("{pane} {title}"), 1);
