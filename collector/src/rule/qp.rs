@@ -1,7 +1,7 @@
 //! QPs whose requests got no answer until their retries were used up.
 
-use super::clock::{ns, plural, when};
-use super::fall::was_down_after;
+use super::clock::{at_least, least, ns, plural, when};
+use super::fall::{state_at, was_down_within};
 use super::link::names;
 use super::phy::digits;
 use super::qp_end::{Cause, Ends, flushed};
@@ -76,11 +76,13 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
     let slack = ns(settings.window_s);
     let here = |device: DeviceId, number: Option<u32>| here(port, device, number);
     let mut counted: Option<(&Series, u64, Nanos)> = None;
+    let mut grew = None;
     for series in port.series_of(Meaning::RetryExceeded) {
         for (t, n) in series.changes_since(from).filter_map(|(t, n)| Some((t, n?))).filter(|(_, n)| *n > 0) {
             let (_, sum, first) = counted.get_or_insert((series, 0, t));
             *sum = sum.saturating_add(n);
             *first = (*first).min(t);
+            grew = grew.max(Some(t));
         }
     }
     // A counter is read a moment after the completion it counts: one does not grow old before the other.
@@ -121,7 +123,9 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
     if !failed.is_empty() {
         evidence.push(Evidence::new("QPs that went to the error state", window, failed.len() as f64, 0.0, "QPs"));
     }
-    let down = was_down_after(port, since.saturating_sub(slack));
+    let last = grew.into_iter().chain(completions.iter().map(|(t, ..)| *t)).max().unwrap_or(since);
+    // A fall that came after the last of them is no cause.
+    let down = was_down_within(port, since.saturating_sub(slack), last.saturating_add(slack));
     let (grade, would_raise) = match (completed > 0, failed.is_empty()) {
         (true, _) => (Grade::Confirmed, String::new()),
         (false, false) => (Grade::Probable, "error completions seen by the probes".to_owned()),
@@ -136,8 +140,11 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
     };
     let why = match (down, port.state) {
         (true, _) => "; the port was down: a consequence of that",
-        (false, PortState::Unknown) => "; the port's state is not known",
-        (false, _) => "; the port stayed ACTIVE",
+        (false, PortState::Active) => "; the port stayed ACTIVE",
+        (false, _) if state_at(port, last).is_some_and(|state| state == PortState::Active) => {
+            "; the port was ACTIVE then"
+        }
+        (false, _) => "; the port's state is not known",
     };
     let summary = format!("{} ran out of retries since {at}{whom}{why}", plural(n, "request"));
     // The port's own fall is told by link.down, at once and as critical; its dead QPs are no second cause. With the port
