@@ -162,7 +162,9 @@ impl Engine {
     pub fn finish(&mut self) {
         // Also when all was observed at one moment, as in an imported tree.
         if self.window_end.take().is_some() {
-            self.close_window(self.world.now);
+            // What was traced in a part of a window is no rate of the window.
+            self.swept_ns = 0;
+            self.close_window(self.world.now, Traced::No);
         }
     }
 
@@ -182,7 +184,8 @@ impl Engine {
             for i in 0..(if each { windows } else { 1 }) {
                 let at = end + i * self.window_ns;
                 self.world.now = self.world.now.max(at);
-                self.close_window(at);
+                let traced = self.traced(at);
+                self.close_window(at, traced);
             }
             self.window_end = Some(end + windows * self.window_ns);
         } else if self.qp_pending.is_some_and(|since| t >= since + QP_STORM_NS) {
@@ -191,10 +194,9 @@ impl Engine {
         self.world.now = self.world.now.max(t);
     }
 
-    fn close_window(&mut self, at: Nanos) {
+    fn close_window(&mut self, at: Nanos, traced: Traced) {
         self.world.windows += 1;
         self.count_failures(at);
-        let traced = self.traced(at);
         self.close_qps(at, traced.ns(self.window_ns).is_some());
         for port in &mut self.world.ports {
             Arc::make_mut(port).close_window(at, self.window_ns, traced);
@@ -211,7 +213,7 @@ impl Engine {
     }
 
     /// How posts were watched in the window that ends: all the time where the data path was swept within the last three
-    /// seconds. Once they are paused now and then, only a sweep in which they were watched says anything: that nothing was
+    /// seconds, and before that: from the first sweep on numbers can grow. Once they are paused now and then, only a sweep in which they were watched says anything: that nothing was
     /// counted in a pause does not say that nothing was posted.
     fn traced(&mut self, now: Nanos) -> Traced {
         let swept_ns = std::mem::take(&mut self.swept_ns);
@@ -219,7 +221,8 @@ impl Engine {
         if probes.is_some_and(|probes| probes.posts_watched_ns.is_some()) {
             return Traced::Swept(swept_ns);
         }
-        let recent = self.world.qps.sweeps[0].is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000);
+        let [newest, earlier] = self.world.qps.sweeps;
+        let recent = earlier.is_some() && newest.is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000);
         if recent && probes.is_none_or(|probes| probes.data_path()) { Traced::All } else { Traced::No }
     }
 

@@ -195,6 +195,9 @@ impl Engine {
         let Some(qp) = self.world.qps.get_mut(id) else { return };
         let counted = Grown::of(qp, seen);
         let grown = counted.as_ref().and_then(|grown| watched.map(|watched| watched.estimate(grown)));
+        if let (Some(index), None) = (index, &counted) {
+            Arc::make_mut(&mut self.world.ports[index]).traced_in_part = true;
+        }
         if let (Some(index), Some(counted)) = (index, &counted) {
             let port = Arc::make_mut(&mut self.world.ports[index]);
             // The port's counters count all bytes, those of rdmascope's own QPs among them.

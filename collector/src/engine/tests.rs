@@ -344,3 +344,57 @@ fn what_is_told_under_the_old_name_of_a_renamed_device_or_early_under_its_new_on
         assert!(engine.world().qps.find(DeviceId(0), 18).is_some(), "{told:?}");
     }
 }
+
+/// Seconds of a busy QP that is there from the beginning, all of it traced, as sweeps and polls tell them.
+fn traced(created: bool, probes_from: u64, seconds: std::ops::RangeInclusive<u64>) -> Vec<String> {
+    let s = 1_000_000_000;
+    let event = if created { "create" } else { "seen" };
+    let mut lines = vec![
+        PORT.to_owned(),
+        format!(r#"{{"t":2,"type":"qp","device":"d","qpn":17,"port":1,"event":"{event}","to":"RTS"}}"#),
+    ];
+    for i in seconds {
+        let (words, packets) = (i * 250_000_000, i * 250_000);
+        lines.push(format!(
+            r#"{{"t":{},"type":"counters","device":"d","port":1,"source":"counters","values":{{"port_xmit_data":{words},"port_xmit_packets":{packets}}}}}"#,
+            i * s + 1_000_000
+        ));
+        if i >= probes_from {
+            let (posts, bytes) = (i * 1000, i * 970_000_000);
+            lines.push(format!(
+                r#"{{"t":{t},"type":"qp_stats","device":"d","qpn":17,"posts":{posts},"wrs":{posts},"bytes":{bytes}}}"#,
+                t = i * s + 5_000_000
+            ));
+            lines.push(format!(
+                r#"{{"t":{t},"type":"probes","wanted":1,"attached":1,"failed":[]}}"#,
+                t = i * s + 5_000_000
+            ));
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_first_seconds_and_the_last_window_are_not_taken_for_traffic_that_nobody_saw() {
+    for (created, probes_from) in [(false, 0), (true, 0), (false, 3), (true, 3)] {
+        for last in 2..=20 {
+            let lines = traced(created, probes_from, 0..=last);
+            let mut engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            for end in [false, true] {
+                if end {
+                    engine.finish();
+                }
+                let coverage = engine.world().coverage();
+                let share = coverage.bytes_ratio.unwrap_or(1.0);
+                assert!(share > 0.9, "{created} {probes_from} {last} {end}: {share}");
+                assert_eq!(coverage.unexplained.unwrap_or(0.0), 0.0, "{created} {probes_from} {last} {end}");
+                if last == 20 {
+                    assert!(
+                        coverage.bytes_ratio.is_some() && coverage.unexplained.is_some(),
+                        "{created} {probes_from}"
+                    );
+                }
+            }
+        }
+    }
+}

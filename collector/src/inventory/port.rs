@@ -168,7 +168,7 @@ pub struct PortRecord {
     /// Rates per window by meaning, in the meaning's unit per second.
     pub rates: BTreeMap<Meaning, Ring>,
     /// Bytes per second that traced work requests send (not those they fetch), by window; empty when nothing was traced. A
-    /// window in which nobody watched has none.
+    /// window in which nobody watched, or of which not all is known, has none.
     pub traced: Ring,
     /// Measurements of the loopback probe.
     pub loopbacks: Arc<Events<LoopbackSample>>,
@@ -187,6 +187,8 @@ pub struct PortRecord {
     /// Its failovers since the beginning.
     pub failovers: FailoverTotals,
     pub(crate) traced_bytes: u64,
+    /// In the open window a QP told its first numbers, which say nothing of what it posted since it began.
+    pub(crate) traced_in_part: bool,
     pub(super) bases: Bases,
     groups: Arc<BTreeMap<Meaning, Vec<Group>>>,
 }
@@ -253,6 +255,7 @@ impl PortRecord {
             posted: PostTotals::default(),
             failovers: FailoverTotals::default(),
             traced_bytes: 0,
+            traced_in_part: false,
             bases: Bases::default(),
             groups: Arc::default(),
         }
@@ -527,7 +530,8 @@ impl PortRecord {
         self.follow();
         self.latencies.close_window(now, self.quiet());
         let traced = std::mem::take(&mut self.traced_bytes);
-        let ns = seen.ns(window_ns);
+        let in_part = std::mem::take(&mut self.traced_in_part);
+        let ns = seen.ns(window_ns).filter(|_| !in_part);
         if ns.is_some() || !self.traced.is_empty() {
             self.traced.push(ns.map(|ns| traced as f64 * 1e9 / ns as f64));
         }
