@@ -39,7 +39,8 @@ pub(crate) use grown::Grown;
 pub use latency::{BUCKETS, Baseline, Latencies, LatencyWindow, SizeClass};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{
-    CongestionRecord, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput,
+    CongestionRecord, GidChange, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange,
+    Throughput,
 };
 pub(crate) use posting::Traced;
 pub use posting::{PostWindow, Posting};

@@ -29,6 +29,15 @@ pub struct PortKey {
     pub port: u32,
 }
 
+/// One change of a port's table of addresses (GIDs), between two readings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GidChange {
+    /// An address was taken, or replaced.
+    Lost,
+    /// Addresses were added, and all others are still there.
+    Added,
+}
+
 /// One change of a port's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateChange {
@@ -148,7 +157,7 @@ pub struct PortRecord {
     /// GID table entries in use: index, GID, kind.
     pub gids: Vec<(u32, Arc<str>, Option<Arc<str>>)>,
     /// When they were seen to have changed.
-    pub gids_changed: Events<()>,
+    pub gids_changed: Events<GidChange>,
     /// Notes of the source.
     pub notes: Vec<Arc<str>>,
     /// When it was first seen, and in which state.
@@ -276,7 +285,8 @@ impl PortRecord {
         let gids: Vec<_> = seen.gids.iter().map(|g| (g.index, g.gid.as_ref().into(), text(&g.kind))).collect();
         // None are told also where nobody looked.
         if gids != self.gids && !gids.is_empty() && !self.gids.is_empty() {
-            self.gids_changed.push(t, ());
+            let lost = self.gids.iter().any(|gid| !gids.contains(gid));
+            self.gids_changed.push(t, if lost { GidChange::Lost } else { GidChange::Added });
         }
         self.gids = gids;
         self.notes = seen.notes.iter().map(|n| n.as_ref().into()).collect();

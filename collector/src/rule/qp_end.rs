@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::View;
 use super::qp_software::is_software;
 use crate::finding::{Evidence, SubjectKey};
-use crate::inventory::{PortEvent, PortRecord, QpErrors, QpRecord, QpRef};
+use crate::inventory::{GidChange, PortEvent, PortRecord, QpErrors, QpRecord, QpRef};
 use crate::observation::Nanos;
 
 /// The status of a work request that was not tried any more (`enum ibv_wc_status`, without the prefix).
@@ -147,13 +147,15 @@ pub(super) fn flushed(n: u64, window_s: Option<f64>) -> Option<Evidence> {
 /// no more than once a second, and with the next reading of the port.
 pub(super) const KNOWN_NS: Nanos = 3_000_000_000;
 
-/// The port's addresses changed at the time `t` of a failure, not more than `slack` before: by an event, or as its GID table
-/// was read, which may have been after the failure.
+/// The port's addresses changed at the time `t` of a failure, not more than `slack` before, in a way that can end a QP: by an
+/// event, or as its GID table was read, which may have been after the failure. An address more ends none, and an event that
+/// tells of such a one is no other.
 pub(super) fn addresses_changed(port: &PortRecord, t: Nanos, slack: Nanos) -> bool {
     let then = t.saturating_sub(slack)..=t.saturating_add(KNOWN_NS);
     let event = |event: &PortEvent| matches!(event, PortEvent::Async(name) if &**name == "GID_CHANGE");
-    port.gids_changed.iter().any(|(at, ())| then.contains(at))
-        || port.events.iter().any(|(at, what)| then.contains(at) && event(what))
+    let read = |wanted| port.gids_changed.iter().any(|(at, change)| then.contains(at) && *change == wanted);
+    let told = || port.events.iter().any(|(at, what)| then.contains(at) && event(what));
+    read(GidChange::Lost) || (told() && !read(GidChange::Added))
 }
 
 /// A bond over the port that changed its active member at that time: how.
