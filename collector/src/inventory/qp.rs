@@ -189,6 +189,8 @@ pub struct QpDetail {
     pub completions_missed: bool,
     /// Work requests that were not walked.
     pub truncated: u64,
+    /// When it was last known to be in order, for it completed something without an error after that.
+    pub worked_t: Option<Nanos>,
     /// When something last happened.
     pub touched: Nanos,
 }
@@ -215,6 +217,7 @@ impl Default for QpDetail {
             completions_sampled_ns: None,
             completions_missed: false,
             truncated: 0,
+            worked_t: None,
             touched: 0,
         }
     }
