@@ -345,6 +345,25 @@ fn what_is_told_under_the_old_name_of_a_renamed_device_or_early_under_its_new_on
     }
 }
 
+#[test]
+fn a_number_given_to_another_set_begins_anew_and_a_set_of_no_port_is_none() {
+    let by = |t: u64, by: &str, value: u64| {
+        format!(
+            r#"{{"t":{t},"type":"counters","device":"d","port":1,"source":"qp","set":4,{by},"values":{{"rx_write_requests":{value}}}}}"#
+        )
+    };
+    for (before, after_) in [(r#""pid":7"#, r#""pid":99"#), (r#""pid":7,"qpns":[17]"#, r#""pid":7,"qpns":[30,31]"#)] {
+        let engine =
+            after(&[PORT, &by(3, before, 60), &by(1_000_000_003, before, 90), &by(2_000_000_003, after_, 900)]);
+        let set = engine.world().ports[0].bound.iter().next().unwrap();
+        let series = set.counters.get("rx_write_requests").unwrap();
+        assert_eq!((series.value(), series.delta.value()), (Some(900), None), "{after_}");
+    }
+    let of_no_port =
+        r#"{"t":3,"type":"counters","device":"d","source":"qp","set":4,"pid":7,"values":{"rx_write_requests":60}}"#;
+    assert_eq!(after(&[PORT, of_no_port]).world().devices[0].sets.len(), 0);
+}
+
 /// Seconds of a busy QP that is there from the beginning, all of it traced, as sweeps and polls tell them.
 fn traced(created: bool, probes_from: u64, seconds: std::ops::RangeInclusive<u64>) -> Vec<String> {
     let s = 1_000_000_000;
