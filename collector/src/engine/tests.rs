@@ -417,3 +417,41 @@ fn the_first_seconds_and_the_last_window_are_not_taken_for_traffic_that_nobody_s
         }
     }
 }
+
+#[test]
+fn what_was_forgotten_of_a_storm_is_told_as_a_part_and_a_qp_in_it_is_one() {
+    let mut lines = vec![PORT.to_owned()];
+    for n in 0..5000 {
+        lines.push(format!(
+            r#"{{"t":2,"type":"qp","device":"d","qpn":{n},"port":1,"event":"create","to":"RTS","pid":7}}"#,
+            n = n + 10
+        ));
+    }
+    lines.push(r#"{"t":3500000000,"type":"async","device":"d","port":1,"event":"PORT_ERR"}"#.to_owned());
+    for n in 0..5000 {
+        // Each ends by what its completions tell, and by its state.
+        lines.push(format!(
+            r#"{{"t":3700000000,"type":"qp_stats","device":"d","qpn":{n},"posts":9,"wrs":9,"bytes":9,"completions":9,"errors":{{"RETRY_EXC_ERR":1,"WR_FLUSH_ERR":5}}}}"#,
+            n = n + 10
+        ));
+        lines.push(format!(
+            r#"{{"t":3700000000,"type":"qp","device":"d","qpn":{n},"event":"seen","to":"ERR"}}"#,
+            n = n + 10
+        ));
+    }
+    lines.push(r#"{"t":5000000000,"type":"probes","wanted":9,"attached":9,"failed":[]}"#.to_owned());
+    let mut engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    engine.finish();
+    let world = engine.world();
+    let summary = |rule: &str| &*world.findings.iter().find(|finding| finding.rule == rule).unwrap().summary;
+    assert!(summary("link.down").contains("; at least 4096 QPs in error"), "{}", summary("link.down"));
+    let retries = summary("qp.retry_exceeded");
+    assert!(retries.starts_with("at least 2048 requests ran out"), "{retries}");
+    let least = |rule: &str, begin: &str| {
+        let finding = world.findings.iter().find(|finding| finding.rule == rule).unwrap();
+        finding.evidence.iter().any(|row| row.series.starts_with(begin) && row.series.ends_with(", at least"))
+    };
+    assert!(least("link.down", "QPs in error") && least("qp.retry_exceeded", "WR_FLUSH_ERR"));
+    let qps = world.failovers[0].qps;
+    assert_eq!((qps.died, qps.uncounted), (4096, 5000 - 4096));
+}

@@ -95,6 +95,8 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
         .map(|(t, e)| (*t, e.id, e.qpn, e.n))
         .collect();
     let since = counted.map(|(_, _, t)| t).into_iter().chain(completions.iter().map(|(t, ..)| *t)).min()?;
+    let told_in_part = view.world.qp_errors.in_part(told_from);
+    let failed_in_part = view.world.qp_failures.in_part(since.saturating_sub(slack));
     // What failed a moment before a counter was read belongs to its growth, if its completions do not tell another cause.
     let by_retries =
         |t, f: &QpFailure| matches!(ends.of(view, f.id, t, f.last_good, slack).cause, Cause::Retries | Cause::Unknown);
@@ -117,11 +119,23 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
     let completed: u64 = completions.iter().fold(0, |sum, (.., n)| sum.saturating_add(*n));
     let flushes = ends.flushed(completions.iter().map(|(_, id, ..)| *id));
     if completed > 0 {
-        evidence.push(Evidence::new("RETRY_EXC_ERR completions", window, completed as f64, 0.0, "completions"));
+        evidence.push(Evidence::new(
+            least("RETRY_EXC_ERR completions", told_in_part),
+            window,
+            completed as f64,
+            0.0,
+            "completions",
+        ));
     }
-    evidence.extend(flushed(flushes, window));
+    evidence.extend(flushed(flushes, window, ends.in_part));
     if !failed.is_empty() {
-        evidence.push(Evidence::new("QPs that went to the error state", window, failed.len() as f64, 0.0, "QPs"));
+        evidence.push(Evidence::new(
+            least("QPs that went to the error state", failed_in_part),
+            window,
+            failed.len() as f64,
+            0.0,
+            "QPs",
+        ));
     }
     let last = grew.into_iter().chain(completions.iter().map(|(t, ..)| *t)).max().unwrap_or(since);
     // A fall that came after the last of them is no cause.
@@ -136,7 +150,12 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
     let whom = if failed.is_empty() {
         String::new()
     } else {
-        format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed))
+        format!(
+            "; {}{} in error ({})",
+            at_least(failed_in_part || told_in_part),
+            plural(failed.len() as u64, "QP"),
+            listed(&failed)
+        )
     };
     let why = match (down, port.state) {
         (true, _) => "; the port was down: a consequence of that",
@@ -146,7 +165,9 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
         }
         (false, _) => "; the port's state is not known",
     };
-    let summary = format!("{} ran out of retries since {at}{whom}{why}", plural(n, "request"));
+    // Where the counter says more than the completions that are remembered, it says all.
+    let some = at_least(told_in_part && completed == n);
+    let summary = format!("{some}{} ran out of retries since {at}{whom}{why}", plural(n, "request"));
     // The port's own fall is told by link.down, at once and as critical; its dead QPs are no second cause. With the port
     // ACTIVE somebody's job is broken, but this node is not known to be at fault.
     Some(Verdict::Holds(Box::new(Conclusion {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::View;
+use super::clock::least;
 use super::qp_software::is_software;
 use crate::finding::{Evidence, SubjectKey};
 use crate::inventory::{GidChange, PortEvent, PortRecord, QpErrors, QpRecord, QpRef};
@@ -76,6 +77,8 @@ pub(super) struct End {
 /// The failed completions of QPs.
 pub(super) struct Ends<'w> {
     by_qp: BTreeMap<QpRef, Vec<(Nanos, &'w QpErrors)>>,
+    /// Some may be remembered no more.
+    pub(super) in_part: bool,
 }
 
 impl<'w> Ends<'w> {
@@ -89,7 +92,7 @@ impl<'w> Ends<'w> {
         for errors in by_qp.values_mut() {
             errors.reverse();
         }
-        Self { by_qp }
+        Self { by_qp, in_part: view.world.qp_errors.in_part(from) }
     }
 
     /// How a QP ended that was in the error state at `t`, by what was told within `slack` of it; of a reliable one by all since
@@ -138,9 +141,9 @@ impl<'w> Ends<'w> {
 }
 
 /// Evidence: flush errors are told with what they follow from, and never as a cause.
-pub(super) fn flushed(n: u64, window_s: Option<f64>) -> Option<Evidence> {
-    (n > 0)
-        .then(|| Evidence::new(format!("{FLUSHED} completions that followed"), window_s, n as f64, None, "completions"))
+pub(super) fn flushed(n: u64, window_s: Option<f64>, in_part: bool) -> Option<Evidence> {
+    let series = || least(&format!("{FLUSHED} completions that followed"), in_part);
+    (n > 0).then(|| Evidence::new(series(), window_s, n as f64, None, "completions"))
 }
 
 /// What befell a port is known so long after a QP has failed by it, ns: the failure itself makes others look, at GID tables

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::clock::{ns, plural, when};
+use super::clock::{at_least, least, ns, plural, when};
 use super::fall::was_down_within;
 use super::phy::digits;
 use super::qp::{listed, qp_check};
@@ -215,6 +215,8 @@ fn error_state(
         _ => String::new(),
     };
     let toll = Toll::of(failures);
+    let in_part = one.is_none() && view.world.qp_failures.in_part(since.saturating_sub(1));
+    let told_in_part = view.world.qp_errors.in_part(since.saturating_sub(slack));
     let at = when(view, since);
     let what = if let Some(one) = one {
         let one = one.failure;
@@ -229,12 +231,13 @@ fn error_state(
             [one] => one.clone(),
             many => format!(" of {} processes", many.len()),
         };
-        format!("{} QPs{whose} went to ERR since {at} ({})", failures.len(), listed(&qpns))
+        format!("{}{} QPs{whose} went to ERR since {at} ({})", at_least(in_part), failures.len(), listed(&qpns))
     };
     let how = if probes { " without a modify call" } else { "; without probes nobody knows who asked" };
     let n = failures.len() as u64;
-    let mut evidence = vec![Evidence::new("QPs in ERR that nobody was seen asking for", None, n as f64, 0.0, "QPs")];
-    evidence.extend(toll.evidence());
+    let series = least("QPs in ERR that nobody was seen asking for", in_part);
+    let mut evidence = vec![Evidence::new(series, None, n as f64, 0.0, "QPs")];
+    evidence.extend(toll.evidence(told_in_part));
     let advice = if moved.is_some() && !down {
         "Look who took the address from the network device (ip monitor address, the failover of a bond, a container that \
          ended): connections over it must be set up again."
@@ -281,11 +284,11 @@ impl<'a> Toll<'a> {
         toll
     }
 
-    fn evidence(&self) -> Vec<Evidence> {
+    fn evidence(&self, in_part: bool) -> Vec<Evidence> {
         let row = |(status, n): (&&str, &u64)| {
-            Evidence::new(format!("{status} completions"), None, *n as f64, 0.0, "completions")
+            Evidence::new(least(&format!("{status} completions"), in_part), None, *n as f64, 0.0, "completions")
         };
-        self.failed.iter().map(row).chain(flushed(self.flushed, None)).collect()
+        self.failed.iter().map(row).chain(flushed(self.flushed, None, in_part)).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors that are the application's: requests that ask for what they may not have, or do not fit.
 
-use super::clock::{ns, plural, when};
+use super::clock::{at_least, least, ns, plural, when};
 use super::fall::was_down_within;
 use super::phy::digits;
 use super::qp::{here, listed, qp_check};
@@ -141,13 +141,19 @@ fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdi
     failed.sort_unstable();
     failed.dedup();
     if completed > 0 {
-        evidence.push(Evidence::new(statuses.join(" + "), window, completed as f64, 0.0, "completions"));
+        evidence.push(Evidence::new(
+            least(&statuses.join(" + "), ends.in_part),
+            window,
+            completed as f64,
+            0.0,
+            "completions",
+        ));
         if kinds.is_empty() {
-            kinds.push(plural(completed, "refused work request"));
+            kinds.push(format!("{}{}", at_least(ends.in_part), plural(completed, "refused work request")));
         }
     }
     let flushes = ends.flushed(ids.into_iter());
-    evidence.extend(flushed(flushes, window));
+    evidence.extend(flushed(flushes, window, ends.in_part));
     let who = match (qpns.is_empty(), failed.is_empty()) {
         (false, _) => format!("; {} of QP {}", statuses.join(", "), listed(&qpns)),
         (true, false) => format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed)),
