@@ -419,6 +419,32 @@ fn the_first_seconds_and_the_last_window_are_not_taken_for_traffic_that_nobody_s
 }
 
 #[test]
+fn a_sweep_may_end_with_a_line_a_moment_younger_than_its_numbers() {
+    let s = 1_000_000_000u64;
+    let mut lines = vec![
+        PORT.to_owned(),
+        r#"{"t":2,"type":"qp","device":"d","qpn":17,"port":1,"event":"create","to":"RTS"}"#.to_owned(),
+    ];
+    for i in 1..=5 {
+        let n = i * 1000;
+        lines.push(format!(
+            r#"{{"t":{},"type":"qp_stats","device":"d","qpn":17,"posts":{n},"wrs":{n},"bytes":{n}}}"#,
+            i * s
+        ));
+        lines.push(format!(r#"{{"t":{},"type":"probes","wanted":1,"attached":1,"failed":[]}}"#, i * s + 100_000));
+    }
+    let rate = |lines: &[String]| {
+        let engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let qp = engine.world().qps.find(DeviceId(0), 17).unwrap();
+        engine.world().qps.rate_now(qp, engine.world().now).map(f64::round)
+    };
+    assert_eq!(rate(&lines), Some(1000.0));
+    // Idle in the next one.
+    lines.push(format!(r#"{{"t":{},"type":"probes","wanted":1,"attached":1,"failed":[]}}"#, 6 * s + 100_000));
+    assert_eq!(rate(&lines), Some(0.0));
+}
+
+#[test]
 fn what_was_forgotten_of_a_storm_is_told_as_a_part_and_a_qp_in_it_is_one() {
     let mut lines = vec![PORT.to_owned()];
     for n in 0..5000 {

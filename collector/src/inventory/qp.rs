@@ -341,7 +341,9 @@ impl QpTable {
     pub fn rate_now(&self, qp: &QpRecord, now: Nanos) -> Option<f64> {
         let stats_t = qp.stats_t?;
         let newest = self.sweeps[0].filter(|newest| now.saturating_sub(*newest) <= RATE_HOLDS_NS)?;
-        if stats_t >= newest { qp.rate.map(f64::from) } else { Some(0.0) }
+        // What was told after the sweep before belongs to this one, though its line may be a moment older than the sweep's.
+        let moved = stats_t >= newest || self.sweeps[1].is_none_or(|earlier| stats_t > earlier);
+        if moved { qp.rate.map(f64::from) } else { Some(0.0) }
     }
 
     /// About the memory this table takes while a later one is kept too, bytes: what changed since is a copy, chunk by chunk,
