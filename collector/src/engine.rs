@@ -63,6 +63,7 @@ impl Engine {
         let window_ns = (settings.window_s.clamp(0.1, 3600.0) * 1e9) as u64;
         let mut world = World::new(header);
         world.window_ns = window_ns;
+        world.settings = Arc::new(settings.clone());
         Self {
             world,
             book: Book::default(),
@@ -98,6 +99,7 @@ impl Engine {
     pub fn set_settings(&mut self, settings: Settings) -> bool {
         let settings = Settings { window_s: self.settings.window_s, ..settings };
         let differs = settings != self.settings;
+        self.world.settings = Arc::new(settings.clone());
         self.settings = settings;
         differs
     }

@@ -99,7 +99,7 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
     };
     let not_judged = rule::all()
         .iter()
-        .filter_map(|rule| rule.not_judged(view).map(|reason| NotJudged { rule: rule.id(), reason }))
+        .filter_map(|rule| rule::not_judged(*rule, view).map(|reason| NotJudged { rule: rule.id(), reason }))
         .collect();
     let mut notes = ports.notes;
     let partly = format!("{unreadable} of {} RDMA devices could not be read", world.present().count());

@@ -481,3 +481,16 @@ fn what_was_forgotten_of_a_storm_is_told_as_a_part_and_a_qp_in_it_is_one() {
     let qps = world.failovers[0].qps;
     assert_eq!((qps.died, qps.uncounted), (4096, 5000 - 4096));
 }
+
+#[test]
+fn a_rule_that_is_switched_off_while_it_runs_is_told_as_not_judged() {
+    let mut engine = after(&[PORT]);
+    let why = |engine: &Engine| {
+        let report = crate::command::check::report(&engine.view());
+        report.not_judged.iter().find(|missed| missed.rule == "link.down").map(|missed| missed.reason.clone())
+    };
+    assert_eq!(why(&engine), None);
+    engine.set_settings(Settings { disabled: vec!["link.down".to_owned()], ..Settings::default() });
+    assert_eq!(why(&engine).as_deref(), Some("switched off by the configuration"));
+    assert_eq!(engine.snapshot().settings.disabled, ["link.down"]);
+}

@@ -129,6 +129,13 @@ pub fn find(id: &str) -> Option<&'static dyn Rule> {
     all().iter().copied().find(|rule| rule.id() == id)
 }
 
+/// Why a rule is not judged: it is switched off, or as it says itself.
+#[must_use]
+pub fn not_judged(rule: &dyn Rule, view: &View<'_>) -> Option<String> {
+    let off = view.settings.disabled.iter().any(|id| id == rule.id());
+    if off { Some("switched off by the configuration".to_owned()) } else { rule.not_judged(view) }
+}
+
 /// What a rule sees.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
