@@ -337,7 +337,7 @@ fn what_is_told_under_the_old_name_of_a_renamed_device_or_early_under_its_new_on
     let late = format!(r#"{{"t":{},"type":"qp","device":"mlx5_0","qpn":18,"event":"seen","to":"RTS"}}"#, 6 * s);
     let end = port_of(12 * s, "roce0");
     for told in [vec![removed.clone()], Vec::new()] {
-        let lines = [&first[..], &[early.clone()], &told, &renamed, &[late.clone(), end.clone()]].concat();
+        let lines = [&first[..], std::slice::from_ref(&early), &told, &renamed, &[late.clone(), end.clone()]].concat();
         let engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(names(&engine), ["0 roce0"], "{told:?}");
         assert_eq!(raised(&engine), Vec::<String>::new(), "{told:?}");
@@ -406,7 +406,8 @@ fn the_first_seconds_and_the_last_window_are_not_taken_for_traffic_that_nobody_s
                 let coverage = engine.world().coverage();
                 let share = coverage.bytes_ratio.unwrap_or(1.0);
                 assert!(share > 0.9, "{created} {probes_from} {last} {end}: {share}");
-                assert_eq!(coverage.unexplained.unwrap_or(0.0), 0.0, "{created} {probes_from} {last} {end}");
+                let none = coverage.unexplained.is_none_or(|bytes| bytes < 1.0);
+                assert!(none, "{created} {probes_from} {last} {end}: {:?}", coverage.unexplained);
                 if last == 20 {
                     assert!(
                         coverage.bytes_ratio.is_some() && coverage.unexplained.is_some(),
@@ -473,6 +474,7 @@ fn what_was_forgotten_of_a_storm_is_told_as_a_part_and_a_qp_in_it_is_one() {
     assert!(summary("link.down").contains("; at least 4096 QPs in error"), "{}", summary("link.down"));
     let retries = summary("qp.retry_exceeded");
     assert!(retries.starts_with("at least 2048 requests ran out"), "{retries}");
+    assert!(summary("qp.error_state").contains("then at least "), "{}", summary("qp.error_state"));
     let least = |rule: &str, begin: &str| {
         let finding = world.findings.iter().find(|finding| finding.rule == rule).unwrap();
         finding.evidence.iter().any(|row| row.series.starts_with(begin) && row.series.ends_with(", at least"))

@@ -121,6 +121,14 @@ struct Owned<'w> {
 /// A process, told by its id alone: its threads may have names of their own. Or a module of the kernel.
 type Owner<'w> = (Option<u32>, Option<&'w Arc<str>>);
 
+/// Somebody who may be told.
+struct Suspect<'w> {
+    pid: Option<u32>,
+    comm: Option<Arc<str>>,
+    ways: Vec<UnseenWay>,
+    owned: Owned<'w>,
+}
+
 /// How many owners could have sent what nothing explains.
 #[derive(Default)]
 struct Suspects {
@@ -144,7 +152,7 @@ impl World {
         let rests: BTreeMap<PortKey, Option<Rest>> =
             self.present_ports().map(|(_, port)| (port.key, rest(port))).collect();
         let moved = rests.values().flatten().any(|rest| rest.bytes > 0.0);
-        let mut owners: Vec<(Option<u32>, Option<Arc<str>>, Vec<UnseenWay>, Owned<'_>)> = Vec::new();
+        let mut owners: Vec<Suspect<'_>> = Vec::new();
         let mut listed = std::collections::BTreeSet::new();
         for ((pid, module), owned) in self.owners(moved) {
             listed.extend(pid);
@@ -154,24 +162,22 @@ impl World {
                 (None, None) => vec![UnseenWay { way: Way::Kernel, file: None, reason: None }],
                 (None, Some(_)) => Vec::new(),
             };
-            let name = record.and_then(|record| record.comm.as_ref()).or(owned.comm).or(module).cloned();
-            owners.push((pid, name, ways, owned));
+            let comm = record.and_then(|record| record.comm.as_ref()).or(owned.comm).or(module).cloned();
+            owners.push(Suspect { pid, comm, ways, owned });
         }
         for (pid, record) in self.processes.iter().filter(|(pid, _)| !listed.contains(*pid)) {
             let owned = Owned { ports: rests.keys().copied().collect(), ..Owned::default() };
-            owners.push((Some(*pid), record.comm.clone(), record.ways.clone(), owned));
+            owners.push(Suspect { pid: Some(*pid), comm: record.comm.clone(), ways: record.ways.clone(), owned });
         }
         let mut suspects = Suspects::default();
-        for (_, _, ways, owned) in &owners {
+        for Suspect { ways, owned, .. } in &owners {
             suspects.anywhere += usize::from(could(ways, owned) && !owned.listed);
             for port in owned.ports.iter().filter(|_| owned.silent > 0) {
                 let (with, without) = suspects.of_port.entry(*port).or_default();
                 *(if ways.is_empty() { without } else { with }) += 1;
             }
         }
-        let told = owners
-            .into_iter()
-            .filter_map(|(pid, comm, ways, owned)| unseen(pid, comm, ways, &owned, &rests, &suspects));
+        let told = owners.into_iter().filter_map(|suspect| unseen(suspect, &rests, &suspects));
         let mut all: Vec<UnseenProcess> = told.collect();
         all.sort_by(|a, b| b.likelihood.cmp(&a.likelihood).then(a.pid.cmp(&b.pid)).then(a.comm.cmp(&b.comm)));
         all
@@ -225,10 +231,7 @@ fn could(ways: &[UnseenWay], owned: &Owned<'_>) -> bool {
 }
 
 fn unseen(
-    pid: Option<u32>,
-    comm: Option<Arc<str>>,
-    ways: Vec<UnseenWay>,
-    owned: &Owned<'_>,
+    Suspect { pid, comm, ways, owned }: Suspect<'_>,
     rests: &BTreeMap<PortKey, Option<Rest>>,
     suspects: &Suspects,
 ) -> Option<UnseenProcess> {
@@ -246,7 +249,7 @@ fn unseen(
         (false, (with, _)) => with == 1,
         (true, (_, without)) => without == 1 && suspects.anywhere == 0,
     };
-    let could = could(&ways, owned);
+    let could = could(&ways, &owned);
     // Somewhere nothing else explains what is sent.
     let likely = owned.silent > 0 && sent.iter().any(|(port, rest)| !rest.reads && !rest.again && alone(port));
     let is_worth_telling = match (ways.first().map(|way| way.way), pid) {

@@ -70,11 +70,8 @@ impl Rule for RetryExceeded {
     }
 }
 
-fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
-    let settings = &view.settings.qp_retry_exceeded;
-    let from = view.ago(settings.clear_s);
-    let slack = ns(settings.window_s);
-    let here = |device: DeviceId, number: Option<u32>| here(port, device, number);
+/// The growth of the counter of exceeded retries after `from`, with its first time; and its last time.
+fn counted(port: &PortRecord, from: Nanos) -> (Option<(&Series, u64, Nanos)>, Option<Nanos>) {
     let mut counted: Option<(&Series, u64, Nanos)> = None;
     let mut grew = None;
     for series in port.series_of(Meaning::RetryExceeded) {
@@ -85,6 +82,27 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
             grew = grew.max(Some(t));
         }
     }
+    (counted, grew)
+}
+
+/// What the port has to do with it, whose last request failed at `last`.
+fn why(down: bool, port: &PortRecord, last: Nanos) -> &'static str {
+    match (down, port.state) {
+        (true, _) => "; the port was down: a consequence of that",
+        (false, PortState::Active) => "; the port stayed ACTIVE",
+        (false, _) if state_at(port, last).is_some_and(|state| state == PortState::Active) => {
+            "; the port was ACTIVE then"
+        }
+        (false, _) => "; the port's state is not known",
+    }
+}
+
+fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
+    let settings = &view.settings.qp_retry_exceeded;
+    let from = view.ago(settings.clear_s);
+    let slack = ns(settings.window_s);
+    let here = |device: DeviceId, number: Option<u32>| here(port, device, number);
+    let (counted, grew) = counted(port, from);
     // A counter is read a moment after the completion it counts: one does not grow old before the other.
     let told_from = if counted.is_some() { from.saturating_sub(slack) } else { from };
     let completions: Vec<(Nanos, QpRef, u32, u64)> = view
@@ -157,14 +175,7 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
             listed(&failed)
         )
     };
-    let why = match (down, port.state) {
-        (true, _) => "; the port was down: a consequence of that",
-        (false, PortState::Active) => "; the port stayed ACTIVE",
-        (false, _) if state_at(port, last).is_some_and(|state| state == PortState::Active) => {
-            "; the port was ACTIVE then"
-        }
-        (false, _) => "; the port's state is not known",
-    };
+    let why = why(down, port, last);
     // Where the counter says more than the completions that are remembered, it says all.
     let some = at_least(told_in_part && completed == n);
     let summary = format!("{some}{} ran out of retries since {at}{whom}{why}", plural(n, "request"));

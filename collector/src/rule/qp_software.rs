@@ -80,6 +80,25 @@ impl Rule for SoftwareError {
     }
 }
 
+/// QPs that failed at that time by themselves: most likely those that were refused.
+fn failed(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>, since: Nanos) -> Vec<u32> {
+    let slack = ns(view.settings.qp_software_error.window_s);
+    let refused = |t, failure: &QpFailure| {
+        let cause = ends.of(view, failure.id, t, failure.last_good, slack).cause;
+        matches!(cause, Cause::Unknown) || cause.follows_from("qp.software_error")
+    };
+    let mut failed: Vec<u32> = view
+        .world
+        .qp_failures
+        .since(since.saturating_sub(slack))
+        .filter(|(t, failure)| here(port, failure.device, failure.port) && !failure.asked && refused(*t, failure))
+        .map(|(_, failure)| failure.qpn)
+        .collect();
+    failed.sort_unstable();
+    failed.dedup();
+    failed
+}
+
 fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
     let settings = &view.settings.qp_software_error;
     let slack = ns(settings.window_s);
@@ -126,20 +145,7 @@ fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdi
     qpns.dedup();
     statuses.sort_unstable();
     statuses.dedup();
-    // QPs that failed at that time by themselves are most likely those.
-    let refused = |t, failure: &QpFailure| {
-        let cause = ends.of(view, failure.id, t, failure.last_good, slack).cause;
-        matches!(cause, Cause::Unknown) || cause.follows_from("qp.software_error")
-    };
-    let mut failed: Vec<u32> = view
-        .world
-        .qp_failures
-        .since(since.saturating_sub(slack))
-        .filter(|(t, failure)| here(port, failure.device, failure.port) && !failure.asked && refused(*t, failure))
-        .map(|(_, failure)| failure.qpn)
-        .collect();
-    failed.sort_unstable();
-    failed.dedup();
+    let failed = failed(view, port, ends, since);
     if completed > 0 {
         evidence.push(Evidence::new(
             least(&statuses.join(" + "), ends.in_part),

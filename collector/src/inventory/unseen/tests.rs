@@ -167,7 +167,7 @@ fn what_a_port_sends_again_is_nobodys_post() {
         (None, Some(0.0), "they were sent again"),
         (Some(3.0), Some(2.0), "they answer READs or they were sent again"),
     ] {
-        let mut world = world(&Moved { timeouts, reads, ..UNSEEN });
+        let mut world = world(&Moved { reads, timeouts, ..UNSEEN });
         if timeouts.is_none() {
             Arc::make_mut(&mut world.ports[0]).rates.remove(&Meaning::AckTimeout);
         }
