@@ -63,6 +63,7 @@ impl Engine {
         let window_ns = (settings.window_s.clamp(0.1, 3600.0) * 1e9) as u64;
         let mut world = World::new(header);
         world.window_ns = window_ns;
+        world.settings = Arc::new(settings.clone());
         Self {
             world,
             book: Book::default(),
@@ -98,6 +99,7 @@ impl Engine {
     pub fn set_settings(&mut self, settings: Settings) -> bool {
         let settings = Settings { window_s: self.settings.window_s, ..settings };
         let differs = settings != self.settings;
+        self.world.settings = Arc::new(settings.clone());
         self.settings = settings;
         differs
     }
@@ -162,7 +164,9 @@ impl Engine {
     pub fn finish(&mut self) {
         // Also when all was observed at one moment, as in an imported tree.
         if self.window_end.take().is_some() {
-            self.close_window(self.world.now);
+            // What was traced in a part of a window is no rate of the window.
+            self.swept_ns = 0;
+            self.close_window(self.world.now, Traced::No);
         }
     }
 
@@ -182,7 +186,8 @@ impl Engine {
             for i in 0..(if each { windows } else { 1 }) {
                 let at = end + i * self.window_ns;
                 self.world.now = self.world.now.max(at);
-                self.close_window(at);
+                let traced = self.traced(at);
+                self.close_window(at, traced);
             }
             self.window_end = Some(end + windows * self.window_ns);
         } else if self.qp_pending.is_some_and(|since| t >= since + QP_STORM_NS) {
@@ -191,10 +196,9 @@ impl Engine {
         self.world.now = self.world.now.max(t);
     }
 
-    fn close_window(&mut self, at: Nanos) {
+    fn close_window(&mut self, at: Nanos, traced: Traced) {
         self.world.windows += 1;
         self.count_failures(at);
-        let traced = self.traced(at);
         self.close_qps(at, traced.ns(self.window_ns).is_some());
         for port in &mut self.world.ports {
             Arc::make_mut(port).close_window(at, self.window_ns, traced);
@@ -211,7 +215,7 @@ impl Engine {
     }
 
     /// How posts were watched in the window that ends: all the time where the data path was swept within the last three
-    /// seconds. Once they are paused now and then, only a sweep in which they were watched says anything: that nothing was
+    /// seconds, and before that: from the first sweep on numbers can grow. Once they are paused now and then, only a sweep in which they were watched says anything: that nothing was
     /// counted in a pause does not say that nothing was posted.
     fn traced(&mut self, now: Nanos) -> Traced {
         let swept_ns = std::mem::take(&mut self.swept_ns);
@@ -219,7 +223,8 @@ impl Engine {
         if probes.is_some_and(|probes| probes.posts_watched_ns.is_some()) {
             return Traced::Swept(swept_ns);
         }
-        let recent = self.world.qps.sweeps[0].is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000);
+        let [newest, earlier] = self.world.qps.sweeps;
+        let recent = earlier.is_some() && newest.is_some_and(|sweep| now.saturating_sub(sweep) < 3_000_000_000);
         if recent && probes.is_none_or(|probes| probes.data_path()) { Traced::All } else { Traced::No }
     }
 

@@ -139,7 +139,8 @@ impl Player {
             Command::Step => {
                 self.status.paused = true;
                 let world = self.engine.world();
-                self.until = Some(world.now.saturating_add(world.window_ns));
+                // Nothing comes after the end.
+                self.until = (!self.status.ended).then(|| world.now.saturating_add(world.window_ns));
             }
             Command::Seek(t) => self.seek(*t),
             Command::Speed(speed) => self.status.speed = if speed.is_nan() { 1.0 } else { speed.max(MIN_SPEED) },
@@ -170,7 +171,7 @@ impl Player {
                 }
             }
         }
-        self.until = Some(t);
+        self.until = (!self.status.ended).then_some(t);
     }
 
     /// Plays one batch of observations.

@@ -4,7 +4,8 @@
 //! comm=nccl errors>0 state!=RTS mlx5
 //! ```
 //!
-//! `field op value` without spaces, `op` one of `= != > >= < <=`. `=` on text means "contains", on a number "equal".
+//! `field op value` without spaces, `op` one of `= == != > >= < <=`. `=` on text means "contains", `==` that it is just that;
+//! on a number both mean "equal".
 //! A bare word is looked for in every text field. Upper and lower case do not matter. Numbers take `k`, `M`, `G`.
 //! A row whose field is unknown fulfils no comparison with it, not even `!=`: unknown is not a value.
 
@@ -33,6 +34,7 @@ pub(crate) struct Field<F> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
     Equal,
+    Exactly,
     NotEqual,
     Greater,
     GreaterEqual,
@@ -41,7 +43,8 @@ enum Op {
 }
 
 /// The operators, the longer ones first.
-const OPS: [(&str, Op); 6] = [
+const OPS: [(&str, Op); 7] = [
+    ("==", Op::Exactly),
     ("!=", Op::NotEqual),
     (">=", Op::GreaterEqual),
     ("<=", Op::LessEqual),
@@ -54,6 +57,7 @@ const OPS: [(&str, Op); 6] = [
 enum Term<F> {
     Word(String),
     Text { field: F, not: bool, value: String },
+    Exactly { field: F, value: String },
     Number { field: F, op: Op, value: f64 },
 }
 
@@ -110,6 +114,9 @@ impl<'r, F: Copy + PartialEq> Sieve<'_, 'r, F> {
                 (Value::Text(text), Some(seen)) => again(seen, text, wanted) != *not,
                 _ => false,
             },
+            Term::Exactly { field, value: wanted } => {
+                matches!(value(*field), Value::Text(text) if text.eq_ignore_ascii_case(wanted))
+            }
             Term::Number { field, op, value: wanted } => match value(*field) {
                 Value::Number(n) => op.holds(n, *wanted),
                 Value::Text(_) | Value::Unknown => false,
@@ -130,7 +137,7 @@ impl Op {
     fn holds(self, a: f64, b: f64) -> bool {
         match self {
             // Counts up to 2^53 are exact, and nobody types a rate to its last digit.
-            Self::Equal => (a - b).abs() < f64::EPSILON * a.abs().max(1.0),
+            Self::Equal | Self::Exactly => (a - b).abs() < f64::EPSILON * a.abs().max(1.0),
             Self::NotEqual => !Self::Equal.holds(a, b),
             Self::Greater => a > b,
             Self::GreaterEqual => a >= b,
@@ -163,6 +170,7 @@ fn parse_term<F: Copy>(term: &str, fields: &[Field<F>]) -> Result<Term<F>, Strin
             let not = op == Op::NotEqual;
             Ok(Term::Text { field: field.id, not, value: value.to_ascii_lowercase() })
         }
+        Op::Exactly => Ok(Term::Exactly { field: field.id, value: value.to_ascii_lowercase() }),
         _ => Err(format!("{name} is text: use `=` or `!=`, not `{sign}`")),
     }
 }
@@ -210,10 +218,21 @@ mod tests {
 
     #[test]
     fn text_contains_and_numbers_compare() {
-        for holds in ["", "comm=nccl", "qpn=17", "qpn=0x11", "qpn>16 qpn<=17", "state!=err", "nccl rts", "STATE=rts"] {
+        for holds in [
+            "",
+            "comm=nccl",
+            "qpn=17",
+            "qpn=0x11",
+            "qpn>16 qpn<=17",
+            "state!=err",
+            "nccl rts",
+            "STATE=rts",
+            "state==rts",
+            "qpn==17",
+        ] {
             assert!(matches(holds), "{holds}");
         }
-        for fails in ["comm=mpi", "qpn!=17", "qpn>1k", "nccl err", "state!=rts"] {
+        for fails in ["comm=mpi", "qpn!=17", "qpn>1k", "nccl err", "state!=rts", "state==rt", "comm==nccl", "qpn==1"] {
             assert!(!matches(fails), "{fails}");
         }
     }

@@ -99,7 +99,9 @@ pub(crate) fn header(
 fn mode(scene: Scene<'_>, behind: Option<u64>, monotonic_now: Nanos) -> Piece {
     let (world, status, theme) = (scene.world, scene.status, scene.theme);
     let speed = if status.speed.is_finite() { format!("×{}", status.speed) } else { "as fast as it goes".to_owned() };
-    let read = status.read_share.map_or_else(String::new, |share| format!(" {:.0}%", (share * 100.0).floor()));
+    // Of a recording that is played rather than searched it says little: what is read ahead counts.
+    let read = status.read_share.filter(|_| status.seeking.is_some());
+    let read = read.map_or_else(String::new, |share| format!(" {:.0}%", (share * 100.0).floor()));
     let (text, style) = match (status.mode, behind) {
         (_, Some(0)) => ("PAUSED (space goes on)".to_owned(), theme.warning),
         (_, Some(behind)) => (format!("PAUSED {} behind (space goes on)", number::age(behind)), theme.warning),

@@ -88,10 +88,10 @@ pub struct InPart {
 impl NotJudged {
     fn of(rule: &'static dyn rule::Rule, view: &View<'_>) -> Option<Self> {
         let id = rule.id();
-        if let Some(reason) = rule.not_judged(view) {
+        if let Some(reason) = rule::not_judged(rule, view) {
             return Some(Self { rule: id, reason, part: None });
         }
-        let rule::Part { judged, of, reason, .. } = rule.judged_in_part(view)?;
+        let rule::Part { judged, of, reason, .. } = rule::judged_in_part(rule, view)?;
         Some(Self { rule: id, reason, part: Some(InPart { judged, of }) })
     }
 }

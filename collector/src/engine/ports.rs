@@ -46,8 +46,11 @@ impl Engine {
         let (driver, vf) = (device.driver.clone(), device.vf);
         let device_reset = device.reset.is_some_and(|(at, _)| t.saturating_sub(at) < self.window_ns);
         let index = seen.port.map(|port| self.port_index(t, id, port, PortState::Unknown));
-        if let (Some(set), Some(index)) = (seen.set, index) {
-            Arc::make_mut(&mut self.world.ports[index]).bound.take(t, vf, driver.as_ref(), set, seen);
+        if let Some(set) = seen.set {
+            // A set belongs to a port. One of no port would be taken for the device's, and never be gone.
+            if let Some(index) = index {
+                Arc::make_mut(&mut self.world.ports[index]).bound.take(t, vf, driver.as_ref(), set, seen);
+            }
             return;
         }
         let bound = bound_to(seen);

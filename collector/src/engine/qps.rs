@@ -149,9 +149,7 @@ impl Engine {
 
     fn qp_failed_from(&mut self, t: Nanos, device: DeviceId, qpn: u32, asked: bool, from: QpState) {
         let Some(qp) = self.world.qps.find(device, qpn).filter(|qp| !qp.is_own()) else { return };
-        let last_good = qp.detail.as_ref().and_then(|detail| {
-            detail.changes.iter().rev().find(|(_, change)| change.to != Some(QpState::Err)).map(|(at, _)| *at)
-        });
+        let last_good = last_good(qp, from).filter(|at| *at <= t);
         let failure = QpFailure {
             id: qp.id,
             device,
@@ -167,7 +165,8 @@ impl Engine {
         Arc::make_mut(&mut self.world.qp_failures).push(t, failure);
         self.qp_pending.get_or_insert(t);
         if !asked {
-            self.qp_died(device, qpn, Moment::between(last_good.unwrap_or(0), t), false, "found in the error state");
+            let earliest = last_good.unwrap_or(self.world.started);
+            self.qp_died(device, qpn, Moment::between(earliest, t), false, "found in the error state");
         }
     }
 
@@ -195,6 +194,9 @@ impl Engine {
         let Some(qp) = self.world.qps.get_mut(id) else { return };
         let counted = Grown::of(qp, seen);
         let grown = counted.as_ref().and_then(|grown| watched.map(|watched| watched.estimate(grown)));
+        if let (Some(index), None) = (index, &counted) {
+            Arc::make_mut(&mut self.world.ports[index]).traced_in_part = true;
+        }
         if let (Some(index), Some(counted)) = (index, &counted) {
             let port = Arc::make_mut(&mut self.world.ports[index]);
             // The port's counters count all bytes, those of rdmascope's own QPs among them.
@@ -234,6 +236,9 @@ impl Engine {
             detail.completed(t, seen);
             detail.switches = seen.switches;
             detail.recv_wrs = seen.recv_wrs;
+            if succeeded {
+                detail.worked_t = before.or(detail.worked_t);
+            }
             detail.vendor_err = seen.vendor_err.or(detail.vendor_err);
             detail.truncated = seen.truncated.unwrap_or(0);
             if seen.latency_log2_ns.is_some() {
@@ -310,7 +315,10 @@ impl Engine {
         if !new {
             return;
         }
-        let (device, port) = (qp.device, qp.port);
+        let (device, port, good) = (qp.device, qp.port, last_good(qp, qp.state).max(qp.stats_t));
+        // They are new since the sweep before this one, and since the QP was last known to work.
+        let sweep = self.world.qps.sweeps.into_iter().flatten().find(|sweep| *sweep < t);
+        let earliest = sweep.max(good).unwrap_or(self.world.started);
         let before = qp.detail.as_ref().map(|detail| detail.errors.clone()).unwrap_or_default();
         let port = self.port_of_qp(device, port);
         // What is told first is taken for what ended the QP: flushes follow from it, so they come last.
@@ -325,11 +333,21 @@ impl Engine {
                 let what = format!("had {} completions", event.status);
                 Arc::make_mut(&mut self.world.qp_errors).push(t, event);
                 self.qp_pending.get_or_insert(t);
-                let before = self.world.qps.sweeps.into_iter().flatten().find(|sweep| *sweep < t).unwrap_or(0);
-                self.qp_died(device, seen.qpn, Moment::between(before, t), false, &what);
+                self.qp_died(device, seen.qpn, Moment::between(earliest, t), false, &what);
             }
         }
     }
+}
+
+/// When a QP was last known to be in order: as it was first seen, by its last change, or by its completions.
+/// `state`: the one it was in.
+fn last_good(qp: &QpRecord, state: QpState) -> Option<Nanos> {
+    let since = (!matches!(state, QpState::Unknown | QpState::Err)).then_some(qp.since);
+    let of_detail = qp.detail.as_ref().and_then(|detail| {
+        let good = detail.changes.iter().rev().find(|(_, change)| change.to != Some(QpState::Err)).map(|(at, _)| *at);
+        good.max(detail.worked_t)
+    });
+    since.max(of_detail)
 }
 
 /// How posts were watched in a sweep.

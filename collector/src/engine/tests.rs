@@ -354,10 +354,162 @@ fn what_is_told_under_the_old_name_of_a_renamed_device_or_early_under_its_new_on
     let late = format!(r#"{{"t":{},"type":"qp","device":"mlx5_0","qpn":18,"event":"seen","to":"RTS"}}"#, 6 * s);
     let end = port_of(12 * s, "roce0");
     for told in [vec![removed.clone()], Vec::new()] {
-        let lines = [&first[..], &[early.clone()], &told, &renamed, &[late.clone(), end.clone()]].concat();
+        let lines = [&first[..], std::slice::from_ref(&early), &told, &renamed, &[late.clone(), end.clone()]].concat();
         let engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(names(&engine), ["0 roce0"], "{told:?}");
         assert_eq!(raised(&engine), Vec::<String>::new(), "{told:?}");
         assert!(engine.world().qps.find(DeviceId(0), 18).is_some(), "{told:?}");
     }
+}
+
+#[test]
+fn a_number_given_to_another_set_begins_anew_and_a_set_of_no_port_is_none() {
+    let by = |t: u64, by: &str, value: u64| {
+        format!(
+            r#"{{"t":{t},"type":"counters","device":"d","port":1,"source":"qp","set":4,{by},"values":{{"rx_write_requests":{value}}}}}"#
+        )
+    };
+    for (before, after_) in [(r#""pid":7"#, r#""pid":99"#), (r#""pid":7,"qpns":[17]"#, r#""pid":7,"qpns":[30,31]"#)] {
+        let engine =
+            after(&[PORT, &by(3, before, 60), &by(1_000_000_003, before, 90), &by(2_000_000_003, after_, 900)]);
+        let set = engine.world().ports[0].bound.iter().next().unwrap();
+        let series = set.counters.get("rx_write_requests").unwrap();
+        assert_eq!((series.value(), series.delta.value()), (Some(900), None), "{after_}");
+    }
+    let of_no_port =
+        r#"{"t":3,"type":"counters","device":"d","source":"qp","set":4,"pid":7,"values":{"rx_write_requests":60}}"#;
+    assert_eq!(after(&[PORT, of_no_port]).world().devices[0].sets.len(), 0);
+}
+
+/// Seconds of a busy QP that is there from the beginning, all of it traced, as sweeps and polls tell them.
+fn traced(created: bool, probes_from: u64, seconds: std::ops::RangeInclusive<u64>) -> Vec<String> {
+    let s = 1_000_000_000;
+    let event = if created { "create" } else { "seen" };
+    let mut lines = vec![
+        PORT.to_owned(),
+        format!(r#"{{"t":2,"type":"qp","device":"d","qpn":17,"port":1,"event":"{event}","to":"RTS"}}"#),
+    ];
+    for i in seconds {
+        let (words, packets) = (i * 250_000_000, i * 250_000);
+        lines.push(format!(
+            r#"{{"t":{},"type":"counters","device":"d","port":1,"source":"counters","values":{{"port_xmit_data":{words},"port_xmit_packets":{packets}}}}}"#,
+            i * s + 1_000_000
+        ));
+        if i >= probes_from {
+            let (posts, bytes) = (i * 1000, i * 970_000_000);
+            lines.push(format!(
+                r#"{{"t":{t},"type":"qp_stats","device":"d","qpn":17,"posts":{posts},"wrs":{posts},"bytes":{bytes}}}"#,
+                t = i * s + 5_000_000
+            ));
+            lines.push(format!(
+                r#"{{"t":{t},"type":"probes","wanted":1,"attached":1,"failed":[]}}"#,
+                t = i * s + 5_000_000
+            ));
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_first_seconds_and_the_last_window_are_not_taken_for_traffic_that_nobody_saw() {
+    for (created, probes_from) in [(false, 0), (true, 0), (false, 3), (true, 3)] {
+        for last in 2..=20 {
+            let lines = traced(created, probes_from, 0..=last);
+            let mut engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            for end in [false, true] {
+                if end {
+                    engine.finish();
+                }
+                let coverage = engine.world().coverage();
+                let share = coverage.bytes_ratio.unwrap_or(1.0);
+                assert!(share > 0.9, "{created} {probes_from} {last} {end}: {share}");
+                let none = coverage.unexplained.is_none_or(|bytes| bytes < 1.0);
+                assert!(none, "{created} {probes_from} {last} {end}: {:?}", coverage.unexplained);
+                if last == 20 {
+                    assert!(
+                        coverage.bytes_ratio.is_some() && coverage.unexplained.is_some(),
+                        "{created} {probes_from}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sweep_may_end_with_a_line_a_moment_younger_than_its_numbers() {
+    let s = 1_000_000_000u64;
+    let mut lines = vec![
+        PORT.to_owned(),
+        r#"{"t":2,"type":"qp","device":"d","qpn":17,"port":1,"event":"create","to":"RTS"}"#.to_owned(),
+    ];
+    for i in 1..=5 {
+        let n = i * 1000;
+        lines.push(format!(
+            r#"{{"t":{},"type":"qp_stats","device":"d","qpn":17,"posts":{n},"wrs":{n},"bytes":{n}}}"#,
+            i * s
+        ));
+        lines.push(format!(r#"{{"t":{},"type":"probes","wanted":1,"attached":1,"failed":[]}}"#, i * s + 100_000));
+    }
+    let rate = |lines: &[String]| {
+        let engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let qp = engine.world().qps.find(DeviceId(0), 17).unwrap();
+        engine.world().qps.rate_now(qp, engine.world().now).map(f64::round)
+    };
+    assert_eq!(rate(&lines), Some(1000.0));
+    // Idle in the next one.
+    lines.push(format!(r#"{{"t":{},"type":"probes","wanted":1,"attached":1,"failed":[]}}"#, 6 * s + 100_000));
+    assert_eq!(rate(&lines), Some(0.0));
+}
+
+#[test]
+fn what_was_forgotten_of_a_storm_is_told_as_a_part_and_a_qp_in_it_is_one() {
+    let mut lines = vec![PORT.to_owned()];
+    for n in 0..5000 {
+        lines.push(format!(
+            r#"{{"t":2,"type":"qp","device":"d","qpn":{n},"port":1,"event":"create","to":"RTS","pid":7}}"#,
+            n = n + 10
+        ));
+    }
+    lines.push(r#"{"t":3500000000,"type":"async","device":"d","port":1,"event":"PORT_ERR"}"#.to_owned());
+    for n in 0..5000 {
+        // Each ends by what its completions tell, and by its state.
+        lines.push(format!(
+            r#"{{"t":3700000000,"type":"qp_stats","device":"d","qpn":{n},"posts":9,"wrs":9,"bytes":9,"completions":9,"errors":{{"RETRY_EXC_ERR":1,"WR_FLUSH_ERR":5}}}}"#,
+            n = n + 10
+        ));
+        lines.push(format!(
+            r#"{{"t":3700000000,"type":"qp","device":"d","qpn":{n},"event":"seen","to":"ERR"}}"#,
+            n = n + 10
+        ));
+    }
+    lines.push(r#"{"t":5000000000,"type":"probes","wanted":9,"attached":9,"failed":[]}"#.to_owned());
+    let mut engine = after(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    engine.finish();
+    let world = engine.world();
+    let summary = |rule: &str| &*world.findings.iter().find(|finding| finding.rule == rule).unwrap().summary;
+    assert!(summary("link.down").contains("; at least 4096 QPs in error"), "{}", summary("link.down"));
+    let retries = summary("qp.retry_exceeded");
+    assert!(retries.starts_with("at least 2048 requests ran out"), "{retries}");
+    assert!(summary("qp.error_state").contains("then at least "), "{}", summary("qp.error_state"));
+    let least = |rule: &str, begin: &str| {
+        let finding = world.findings.iter().find(|finding| finding.rule == rule).unwrap();
+        finding.evidence.iter().any(|row| row.series.starts_with(begin) && row.series.ends_with(", at least"))
+    };
+    assert!(least("link.down", "QPs in error") && least("qp.retry_exceeded", "WR_FLUSH_ERR"));
+    let qps = world.failovers[0].qps;
+    assert_eq!((qps.died, qps.uncounted), (4096, 5000 - 4096));
+}
+
+#[test]
+fn a_rule_that_is_switched_off_while_it_runs_is_told_as_not_judged() {
+    let mut engine = after(&[PORT]);
+    let why = |engine: &Engine| {
+        let report = crate::command::check::report(&engine.view());
+        report.not_judged.iter().find(|missed| missed.rule == "link.down").map(|missed| missed.reason.clone())
+    };
+    assert_eq!(why(&engine), None);
+    engine.set_settings(Settings { disabled: vec!["link.down".to_owned()], ..Settings::default() });
+    assert_eq!(why(&engine).as_deref(), Some("switched off by the configuration"));
+    assert_eq!(engine.snapshot().settings.disabled, ["link.down"]);
 }

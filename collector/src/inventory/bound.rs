@@ -117,9 +117,12 @@ impl BoundSets {
             at
         });
         let set = &mut sets[at];
-        if !set.by.is(seen) {
-            set.by = BoundBy::of(seen);
-            set.counters.bound = bound_to(seen);
+        // The kernel gives out numbers again: what was bound by something else, or counts none of the QPs it counted, is
+        // another set, and its counters began anew.
+        let others = |qpns: &Vec<u32>| !qpns.is_empty() && !set.qpns.is_empty() && !qpns.iter().any(|n| set.counts(*n));
+        if !set.by.is(seen) || seen.qpns.as_ref().is_some_and(others) {
+            let counters = CounterSet::new(seen.source, None, bound_to(seen), driver.cloned());
+            *set = BoundSet { id, by: BoundBy::of(seen), qpns: Arc::default(), counters };
         }
         if let Some(qpns) = &seen.qpns {
             set.qpns = qpns.as_slice().into();

@@ -40,7 +40,8 @@ pub(crate) use latency::Calm;
 pub use latency::{BUCKETS, Baseline, Latencies, LatencyWindow, SizeClass};
 pub use pcie::{AerEvent, AerTotal, LinkState, PcieRecord, gbps};
 pub use port::{
-    CongestionRecord, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange, Throughput,
+    CongestionRecord, GidChange, LoopbackSample, MeaningReading, PortEvent, PortKey, PortRecord, StateChange,
+    Throughput,
 };
 pub(crate) use posting::Traced;
 pub use posting::{PostWindow, Posting};
@@ -56,6 +57,7 @@ pub use unseen::{Likelihood, ProcessRecord, UnseenProcess, UnseenWay};
 use crate::finding::{Finding, SubjectKey};
 use crate::observation::recording::Header;
 use crate::observation::{Nanos, QpState, Seeing};
+use crate::rule::Settings;
 use crate::timeline::Events;
 
 /// Notes kept; older ones are dropped.
@@ -157,6 +159,8 @@ pub struct World {
     pub failovers_dropped: u64,
     /// Times a rule had so many raised findings that a further one was only counted.
     pub findings_dropped: u64,
+    /// What the rules are asked with.
+    pub settings: Arc<Settings>,
 }
 
 /// Where the ports of a device and the devices of a function are: rules ask for them in every window.
@@ -297,6 +301,7 @@ impl World {
             failovers: Vec::new(),
             failovers_dropped: 0,
             findings_dropped: 0,
+            settings: Arc::default(),
         }
     }
 

@@ -29,6 +29,15 @@ pub struct PortKey {
     pub port: u32,
 }
 
+/// One change of a port's table of addresses (GIDs), between two readings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GidChange {
+    /// An address was taken, or replaced.
+    Lost,
+    /// Addresses were added, and all others are still there.
+    Added,
+}
+
 /// One change of a port's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateChange {
@@ -148,7 +157,7 @@ pub struct PortRecord {
     /// GID table entries in use: index, GID, kind.
     pub gids: Vec<(u32, Arc<str>, Option<Arc<str>>)>,
     /// When they were seen to have changed.
-    pub gids_changed: Events<()>,
+    pub gids_changed: Events<GidChange>,
     /// Notes of the source.
     pub notes: Vec<Arc<str>>,
     /// When it was first seen, and in which state.
@@ -168,7 +177,7 @@ pub struct PortRecord {
     /// Rates per window by meaning, in the meaning's unit per second.
     pub rates: BTreeMap<Meaning, Ring>,
     /// Bytes per second that traced work requests send (not those they fetch), by window; empty when nothing was traced. A
-    /// window in which nobody watched has none.
+    /// window in which nobody watched, or of which not all is known, has none.
     pub traced: Ring,
     /// Measurements of the loopback probe.
     pub loopbacks: Arc<Events<LoopbackSample>>,
@@ -187,6 +196,8 @@ pub struct PortRecord {
     /// Its failovers since the beginning.
     pub failovers: FailoverTotals,
     pub(crate) traced_bytes: u64,
+    /// In the open window a QP told its first numbers, which say nothing of what it posted since it began.
+    pub(crate) traced_in_part: bool,
     pub(super) bases: Bases,
     groups: Arc<BTreeMap<Meaning, Vec<Group>>>,
 }
@@ -253,6 +264,7 @@ impl PortRecord {
             posted: PostTotals::default(),
             failovers: FailoverTotals::default(),
             traced_bytes: 0,
+            traced_in_part: false,
             bases: Bases::default(),
             groups: Arc::default(),
         }
@@ -273,7 +285,8 @@ impl PortRecord {
         let gids: Vec<_> = seen.gids.iter().map(|g| (g.index, g.gid.as_ref().into(), text(&g.kind))).collect();
         // None are told also where nobody looked.
         if gids != self.gids && !gids.is_empty() && !self.gids.is_empty() {
-            self.gids_changed.push(t, ());
+            let lost = self.gids.iter().any(|gid| !gids.contains(gid));
+            self.gids_changed.push(t, if lost { GidChange::Lost } else { GidChange::Added });
         }
         self.gids = gids;
         self.notes = seen.notes.iter().map(|n| n.as_ref().into()).collect();
@@ -543,7 +556,8 @@ impl PortRecord {
         self.follow();
         self.latencies.close_window(now, self.calm());
         let traced = std::mem::take(&mut self.traced_bytes);
-        let ns = seen.ns(window_ns);
+        let in_part = std::mem::take(&mut self.traced_in_part);
+        let ns = seen.ns(window_ns).filter(|_| !in_part);
         if ns.is_some() || !self.traced.is_empty() {
             self.traced.push(ns.map(|ns| traced as f64 * 1e9 / ns as f64));
         }

@@ -189,6 +189,8 @@ pub struct QpDetail {
     pub completions_missed: bool,
     /// Work requests that were not walked.
     pub truncated: u64,
+    /// When it was last known to be in order, for it completed something without an error after that.
+    pub worked_t: Option<Nanos>,
     /// When something last happened.
     pub touched: Nanos,
 }
@@ -215,6 +217,7 @@ impl Default for QpDetail {
             completions_sampled_ns: None,
             completions_missed: false,
             truncated: 0,
+            worked_t: None,
             touched: 0,
         }
     }
@@ -338,7 +341,9 @@ impl QpTable {
     pub fn rate_now(&self, qp: &QpRecord, now: Nanos) -> Option<f64> {
         let stats_t = qp.stats_t?;
         let newest = self.sweeps[0].filter(|newest| now.saturating_sub(*newest) <= RATE_HOLDS_NS)?;
-        if stats_t >= newest { qp.rate.map(f64::from) } else { Some(0.0) }
+        // What was told after the sweep before belongs to this one, though its line may be a moment older than the sweep's.
+        let moved = stats_t >= newest || self.sweeps[1].is_none_or(|earlier| stats_t > earlier);
+        if moved { qp.rate.map(f64::from) } else { Some(0.0) }
     }
 
     /// About the memory this table takes while a later one is kept too, bytes: what changed since is a copy, chunk by chunk,

@@ -1,9 +1,9 @@
 //! Who posts, or may post, where no probe sees it: by what processes map, and by bytes that ports send and nothing explains.
 //!
 //! A port's bytes are explained by the work requests that were seen, and by headers and acknowledgements. Those are taken
-//! for more than they are ([`OVERHEAD`]), so that what is left over was sent by somebody. One thing sends without a post
-//! here: an answer to an RDMA READ. So bytes tell who posts unseen only where the port counts the READs that ask it, and
-//! there were none.
+//! for more than they are ([`OVERHEAD`]), so that what is left over was sent by somebody. Two things are sent without a post
+//! here: an answer to an RDMA READ, and what is sent again because it was lost. So bytes tell who posts unseen only where the
+//! port counts the READs that ask it and what makes it send again, and there was none of either.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::observation::{Nanos, QpState, Way};
 use crate::timeline::Ring;
 use crate::timeline::counter_table::Meaning;
 
-/// Windows that are looked at, and how many of them have to be known.
+/// Windows that have to be known, the newest of those that are looked at: in some nobody may have watched.
 const WINDOWS: usize = 10;
-const LEAST_WINDOWS: f64 = 3.0;
+const LOOKED_AT: usize = 60;
 /// Bytes of a packet that are no payload, at most: Ethernet with two tags (22), IPv6 (40), UDP (8), BTH (12), the longest
 /// extended header (28, atomic), ICRC (4), rounded up.
 const OVERHEAD: f64 = 128.0;
@@ -53,7 +53,7 @@ pub struct UnseenWay {
 pub enum Likelihood {
     /// It could.
     Possible,
-    /// It could, no post of it is seen, and a port sends what nothing else explains.
+    /// It could, no post of its QPs is seen, and a port sends what nothing and nobody else explains.
     Likely,
 }
 
@@ -84,6 +84,12 @@ pub struct UnseenProcess {
     /// Bytes per second that the ports of the silent ones (all ports, where it has no QP in the kernel's list) send and
     /// nothing explains. `None`: not known, because a port does not count bytes and packets or posts are not watched.
     pub unexplained: Option<f64>,
+    /// Those bytes may be answers to RDMA READs.
+    pub reads: bool,
+    /// They may have been sent again.
+    pub again: bool,
+    /// Others could have sent them as well.
+    pub others: bool,
     /// How sure it is.
     pub likelihood: Likelihood,
 }
@@ -95,11 +101,15 @@ struct Rest {
     bytes: f64,
     /// READs were answered, or nobody counts them.
     reads: bool,
+    /// Something was sent again that nobody counts in bytes, or nobody counts that.
+    again: bool,
 }
 
 /// The QPs of one owner.
 #[derive(Default)]
-struct Owned {
+struct Owned<'w> {
+    /// The name its first QP has.
+    comm: Option<&'w Arc<str>>,
     qps: usize,
     silent: usize,
     /// Ports of the silent ones.
@@ -108,8 +118,25 @@ struct Owned {
     listed: bool,
 }
 
-/// A process, or a module of the kernel.
+/// A process, told by its id alone: its threads may have names of their own. Or a module of the kernel.
 type Owner<'w> = (Option<u32>, Option<&'w Arc<str>>);
+
+/// Somebody who may be told.
+struct Suspect<'w> {
+    pid: Option<u32>,
+    comm: Option<Arc<str>>,
+    ways: Vec<UnseenWay>,
+    owned: Owned<'w>,
+}
+
+/// How many owners could have sent what nothing explains.
+#[derive(Default)]
+struct Suspects {
+    /// By port, those with silent QPs on it: with a way, and without one.
+    of_port: BTreeMap<PortKey, (usize, usize)>,
+    /// Processes with a way of which no QP is in the list: it could be anywhere.
+    anywhere: usize,
+}
 
 impl World {
     /// Bytes per second that a port sends and nothing that was seen explains, over the last ten windows: neither the
@@ -125,38 +152,42 @@ impl World {
         let rests: BTreeMap<PortKey, Option<Rest>> =
             self.present_ports().map(|(_, port)| (port.key, rest(port))).collect();
         let moved = rests.values().flatten().any(|rest| rest.bytes > 0.0);
-        let owners = self.owners(moved);
-        let mut all: Vec<UnseenProcess> = Vec::new();
-        for ((pid, comm), owned) in &owners {
+        let mut owners: Vec<Suspect<'_>> = Vec::new();
+        let mut listed = std::collections::BTreeSet::new();
+        for ((pid, module), owned) in self.owners(moved) {
+            listed.extend(pid);
             let record = pid.and_then(|pid| self.processes.get(&pid));
             let ways = match (record, pid) {
                 (Some(record), _) => record.ways.clone(),
                 (None, None) => vec![UnseenWay { way: Way::Kernel, file: None, reason: None }],
                 (None, Some(_)) => Vec::new(),
             };
-            all.extend(unseen(*pid, *comm, ways, owned, &rests));
+            let comm = record.and_then(|record| record.comm.as_ref()).or(owned.comm).or(module).cloned();
+            owners.push(Suspect { pid, comm, ways, owned });
         }
-        let missing = |pid: &u32| !owners.keys().any(|(owner, _)| *owner == Some(*pid));
-        for (pid, record) in self.processes.iter().filter(|(pid, _)| missing(pid)) {
+        for (pid, record) in self.processes.iter().filter(|(pid, _)| !listed.contains(*pid)) {
             let owned = Owned { ports: rests.keys().copied().collect(), ..Owned::default() };
-            all.extend(unseen(Some(*pid), record.comm.as_ref(), record.ways.clone(), &owned, &rests));
+            owners.push(Suspect { pid: Some(*pid), comm: record.comm.clone(), ways: record.ways.clone(), owned });
         }
-        // What several could have sent, those that have a way did; of several without one nobody can say who.
-        let known = all.iter().any(|process| !process.ways.is_empty() && process.likelihood == Likelihood::Likely);
-        let guesses = all.iter().filter(|process| process.ways.is_empty()).count();
-        all.retain(|process| !process.ways.is_empty() || !known);
-        for process in all.iter_mut().filter(|process| process.ways.is_empty() && guesses > 1) {
-            process.likelihood = Likelihood::Possible;
+        let mut suspects = Suspects::default();
+        for Suspect { ways, owned, .. } in &owners {
+            suspects.anywhere += usize::from(could(ways, owned) && !owned.listed);
+            for port in owned.ports.iter().filter(|_| owned.silent > 0) {
+                let (with, without) = suspects.of_port.entry(*port).or_default();
+                *(if ways.is_empty() { without } else { with }) += 1;
+            }
         }
+        let told = owners.into_iter().filter_map(|suspect| unseen(suspect, &rests, &suspects));
+        let mut all: Vec<UnseenProcess> = told.collect();
         all.sort_by(|a, b| b.likelihood.cmp(&a.likelihood).then(a.pid.cmp(&b.pid)).then(a.comm.cmp(&b.comm)));
         all
     }
 
     /// The QPs by owner: of the kernel, of processes that have a way and, where `everybody`, of all others.
-    fn owners(&self, everybody: bool) -> BTreeMap<Owner<'_>, Owned> {
+    fn owners(&self, everybody: bool) -> BTreeMap<Owner<'_>, Owned<'_>> {
         // Where posts are not watched, that none is seen says nothing.
         let watched = self.probes.as_ref().is_some_and(|probes| probes.data_path());
-        let mut owners: BTreeMap<Owner<'_>, Owned> = BTreeMap::new();
+        let mut owners: BTreeMap<Owner<'_>, Owned<'_>> = BTreeMap::new();
         for qp in self.qps.iter() {
             // QPs of management carry no data.
             let manages = qp.qpn < 2 || qp.qp_type.as_deref().is_some_and(|name| name == "GSI" || name == "SMI");
@@ -166,6 +197,7 @@ impl World {
             }
             let has = owners.entry(owner).or_default();
             has.listed = true;
+            has.comm = has.comm.or(qp.comm.as_ref());
             if qp.state != QpState::Rts || self.now.saturating_sub(qp.since) < YOUNG_NS {
                 continue;
             }
@@ -188,61 +220,91 @@ impl World {
 /// A module's QPs belong together; a process is told by its id. `None`: nobody said whose it is.
 fn owner(qp: &QpRecord) -> Option<Owner<'_>> {
     match qp.pid {
-        Some(pid) => Some((Some(pid), qp.comm.as_ref())),
+        Some(pid) => Some((Some(pid), None)),
         None => qp.comm.as_ref().map(|module| (None, Some(module))),
     }
 }
 
+/// A QP that is listed has to be silent; one that is not could be anywhere.
+fn could(ways: &[UnseenWay], owned: &Owned<'_>) -> bool {
+    if owned.listed { owned.silent > 0 } else { ways.iter().any(|way| way.way != Way::UnknownProvider) }
+}
+
 fn unseen(
-    pid: Option<u32>,
-    comm: Option<&Arc<str>>,
-    ways: Vec<UnseenWay>,
-    owned: &Owned,
+    Suspect { pid, comm, ways, owned }: Suspect<'_>,
     rests: &BTreeMap<PortKey, Option<Rest>>,
+    suspects: &Suspects,
 ) -> Option<UnseenProcess> {
-    let of_ports: Vec<Rest> = owned.ports.iter().filter_map(|port| rests.get(port).copied().flatten()).collect();
+    let suspected = |port: &PortKey| suspects.of_port.get(port).copied().unwrap_or_default();
+    let of_ports: Vec<(PortKey, Rest)> =
+        owned.ports.iter().filter_map(|port| Some((*port, rests.get(port).copied().flatten()?))).collect();
     let all_known = !of_ports.is_empty() && of_ports.len() == owned.ports.len();
-    let sent = of_ports.iter().map(|rest| rest.bytes).sum::<f64>();
-    let unexplained = (all_known || sent > 0.0).then_some(sent);
-    // A QP that is listed has to be silent; one that is not could be anywhere.
-    let could = if owned.listed { owned.silent > 0 } else { ways.iter().any(|way| way.way != Way::UnknownProvider) };
-    let reads = of_ports.iter().any(|rest| rest.bytes > 0.0 && rest.reads);
-    let likely = could && sent > 0.0 && !reads;
+    let nameless = ways.is_empty();
+    // What somebody with a way could have sent is not held against those who have none.
+    let sent = of_ports.iter().filter(|(port, _)| !nameless || suspected(port).0 == 0);
+    let sent: Vec<&(PortKey, Rest)> = sent.filter(|(_, rest)| rest.bytes > 0.0).collect();
+    let bytes = sent.iter().map(|(_, rest)| rest.bytes).sum::<f64>();
+    let unexplained = (all_known || bytes > 0.0).then_some(bytes);
+    let alone = |port: &PortKey| match (nameless, suspected(port)) {
+        (false, (with, _)) => with == 1,
+        (true, (_, without)) => without == 1 && suspects.anywhere == 0,
+    };
+    let could = could(&ways, &owned);
+    // Somewhere nothing else explains what is sent.
+    let likely = owned.silent > 0 && sent.iter().any(|(port, rest)| !rest.reads && !rest.again && alone(port));
     let is_worth_telling = match (ways.first().map(|way| way.way), pid) {
         (Some(Way::Kernel), _) => owned.silent > 0,
         (Some(_), _) => true,
-        (None, _) => owned.silent > 0 && sent > 0.0,
+        (None, _) => owned.silent > 0 && bytes > 0.0,
     };
     is_worth_telling.then(|| UnseenProcess {
         pid,
-        comm: comm.cloned(),
+        comm,
         ways,
         qps: owned.qps,
         silent: owned.silent,
         unexplained: unexplained.filter(|_| could),
+        reads: sent.iter().any(|(_, rest)| rest.reads),
+        again: sent.iter().any(|(_, rest)| rest.again),
+        others: !sent.is_empty() && (!owned.listed || !sent.iter().any(|(port, _)| alone(port))),
         likelihood: if likely { Likelihood::Likely } else { Likelihood::Possible },
     })
 }
+
+/// What tells that a port sent something again, in whatever unit it is counted.
+const SENT_AGAIN: [Meaning; 4] =
+    [Meaning::Retransmissions, Meaning::AdaptiveRetransmissions, Meaning::SequenceNak, Meaning::AckTimeout];
 
 fn rest(port: &PortRecord) -> Option<Rest> {
     let (sent, packets) = (port.rates.get(&Meaning::TxBytes)?, port.rates.get(&Meaning::TxPackets)?);
     // Where nobody counts them, they may be answered all the time.
     let mut reads = port.rates.get(&Meaning::RxReadRequests).into_iter().flat_map(Ring::newest_first);
-    let (mut windows, mut all, mut over, mut answered) = (0.0, 0.0, 0.0, false);
+    // Where its bytes are counted, what was sent again explains that much and no more.
+    let mut resent = port.rates.get(&Meaning::RetransmittedBytes).into_iter().flat_map(Ring::newest_first);
+    let (mut windows, mut looked_at, mut all, mut over, mut answered, mut uncounted) = (0, 0, 0.0, 0.0, false, false);
     let sides = sent.newest_first().zip(packets.newest_first()).zip(port.traced.newest_first());
-    for ((sent, packets), traced) in sides.take(WINDOWS) {
+    for ((sent, packets), traced) in sides.take(LOOKED_AT) {
+        looked_at += 1;
         answered |= reads.next().flatten() != Some(0.0);
+        let again = resent.next().flatten();
         let (Some(sent), Some(packets), Some(traced)) = (sent, packets, traced) else { continue };
-        windows += 1.0;
+        uncounted |= again.is_none();
+        windows += 1;
         all += sent;
-        over += sent - traced - packets * OVERHEAD;
+        over += sent - traced - packets * OVERHEAD - again.unwrap_or(0.0);
+        if windows == WINDOWS {
+            break;
+        }
     }
-    if windows < LEAST_WINDOWS {
+    if windows < WINDOWS {
         return None;
     }
-    let (all, over) = (all / windows, over / windows);
+    let rings: Vec<&Ring> = SENT_AGAIN.iter().filter_map(|meaning| port.rates.get(meaning)).collect();
+    let lost = rings.iter().any(|ring| ring.newest_first().take(looked_at).flatten().any(|rate| rate > 0.0));
+    let (all, over) = (all / windows as f64, over / windows as f64);
     let is_some = over > LEAST_RATE && over > LEAST_SHARE * all;
-    Some(Rest { bytes: if is_some { over } else { 0.0 }, reads: answered })
+    let again = uncounted && (lost || rings.is_empty());
+    Some(Rest { bytes: if is_some { over } else { 0.0 }, reads: answered, again })
 }
 
 impl UnseenProcess {
@@ -269,8 +331,17 @@ impl UnseenProcess {
             text.push_str(&format!("; no post of {qps} in RTS is seen"));
         }
         if let Some(bytes) = self.unexplained.filter(|bytes| *bytes > 0.0) {
-            let reads = if self.likelihood == Likelihood::Likely { "" } else { ", unless they answer READs" };
-            text.push_str(&format!("; {} of its ports nothing seen explains{reads}", rate(bytes)));
+            let unless = [
+                (self.reads, "they answer READs"),
+                (self.again, "they were sent again"),
+                (self.others, "others sent them"),
+            ];
+            let unless = unless.iter().filter(|(may, _)| *may && self.likelihood != Likelihood::Likely);
+            let unless: Vec<&str> = unless.map(|(_, what)| *what).collect();
+            text.push_str(&format!("; {} of its ports nothing seen explains", rate(bytes)));
+            if !unless.is_empty() {
+                text.push_str(&format!(", unless {}", unless.join(" or ")));
+            }
         }
         text
     }

@@ -66,3 +66,23 @@ fn a_pause_on_the_way_stops_there() {
     assert_eq!(latest.status.seeking, None);
     assert!(latest.world.now < 20_000 * SECOND && !latest.status.ended);
 }
+
+#[test]
+fn at_its_end_a_recording_is_on_its_way_nowhere() {
+    let file = recording(5);
+    let mut player = Player::open(file.path(), Settings::default(), f64::INFINITY).unwrap();
+    player.obey(&Command::Seek(u64::MAX));
+    while !player.status.ended {
+        player.play();
+    }
+    for command in [Command::Step, Command::Seek(u64::MAX), Command::Seek(player.engine.world().now)] {
+        player.obey(&command);
+        assert_eq!((player.status.seeking, player.status.ended), (None, true), "{command:?}");
+    }
+    player.obey(&Command::Seek(SECOND));
+    assert_eq!(
+        (player.status.seeking, player.status.ended),
+        (Some(SECOND), false),
+        "backwards there is somewhere to go"
+    );
+}

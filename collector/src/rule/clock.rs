@@ -35,3 +35,13 @@ pub(crate) fn ns(seconds: f64) -> Nanos {
 pub(super) fn plural(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
+
+/// Words before a number of events of which not all are remembered.
+pub(super) fn at_least(in_part: bool) -> &'static str {
+    if in_part { "at least " } else { "" }
+}
+
+/// The name of a number of such events in the evidence.
+pub(super) fn least(series: &str, in_part: bool) -> String {
+    if in_part { format!("{series}, at least") } else { series.to_owned() }
+}

@@ -121,11 +121,6 @@ pub(super) fn active_sibling<'w>(view: &View<'w>, port: &PortRecord) -> Option<&
         .map(|(_, p)| p)
 }
 
-/// The port was down, or its device gone, at some time after `from`.
-pub(super) fn was_down_after(port: &PortRecord, from: Nanos) -> bool {
-    port.state == PortState::Down || port.states.since(from).any(|(_, change)| change.to != PortState::Active)
-}
-
 /// The port was down, or its device gone, at some time after `from` and not after `to`.
 pub(super) fn was_down_within(port: &PortRecord, from: Nanos, to: Nanos) -> bool {
     state_at(port, from.max(port.first_seen.0)) == Some(PortState::Down)

@@ -1,6 +1,6 @@
 //! The link: down, and going up and down.
 
-use super::clock::{lasting, ns, plural, when};
+use super::clock::{at_least, lasting, least, ns, plural, when};
 use super::fall::{Cause, Fall, active_sibling, fall, switched_off};
 use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View, root};
@@ -188,13 +188,16 @@ struct Toll {
     died: u64,
     ordered: u64,
     drained: u64,
+    /// There may have been more.
+    in_part: bool,
     first: Nanos,
     last: Nanos,
 }
 
 impl Toll {
     fn of(view: &View<'_>, port: &PortRecord, t: Nanos) -> Self {
-        let mut toll = Self { died: 0, ordered: 0, drained: 0, first: Nanos::MAX, last: 0 };
+        let in_part = view.world.qp_failures.in_part(t.saturating_sub(1));
+        let mut toll = Self { died: 0, ordered: 0, drained: 0, in_part, first: Nanos::MAX, last: 0 };
         let after = view.world.qp_failures.since(t.saturating_sub(1));
         for (at, failure) in after.filter(|(_, f)| f.device == port.key.device && f.port == Some(port.key.port)) {
             if failure.asked {
@@ -212,7 +215,8 @@ impl Toll {
     fn evidence(&self) -> Option<Evidence> {
         (self.died > 0).then(|| {
             let window_s = self.last as f64 / 1e9;
-            Evidence::new("QPs in error after the port left ACTIVE", Some(window_s), self.died as f64, 0.0, "QPs")
+            let series = least("QPs in error after the port left ACTIVE", self.in_part);
+            Evidence::new(series, Some(window_s), self.died as f64, 0.0, "QPs")
         })
     }
 }
@@ -222,7 +226,7 @@ impl std::fmt::Display for Toll {
         if self.died > 0 {
             let (first, last) = (self.first / 1_000_000, self.last / 1_000_000);
             let range = if first == last { lasting(self.last) } else { format!("{first}–{last} ms") };
-            write!(f, "; {} in error {range} later", plural(self.died, "QP"))?;
+            write!(f, "; {}{} in error {range} later", at_least(self.in_part), plural(self.died, "QP"))?;
         }
         if self.ordered > 0 {
             write!(f, "; {} torn down by their application", plural(self.ordered, "QP"))?;

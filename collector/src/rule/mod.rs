@@ -145,6 +145,20 @@ pub fn pcie_carries_gbps(record: &PcieRecord) -> Option<f64> {
     bus::usable(record, record.mps).map(|usable| usable.gbps)
 }
 
+/// Why a rule is not judged: it is switched off, or as it says itself.
+#[must_use]
+pub fn not_judged(rule: &dyn Rule, view: &View<'_>) -> Option<String> {
+    let off = view.settings.disabled.iter().any(|id| id == rule.id());
+    if off { Some("switched off by the configuration".to_owned()) } else { rule.not_judged(view) }
+}
+
+/// What of a rule is judged, where that is not everything and the rule is not switched off.
+#[must_use]
+pub fn judged_in_part(rule: &dyn Rule, view: &View<'_>) -> Option<Part> {
+    let off = view.settings.disabled.iter().any(|id| id == rule.id());
+    if off { None } else { rule.judged_in_part(view) }
+}
+
 /// What a rule sees.
 #[derive(Clone, Copy)]
 pub struct View<'a> {

@@ -1,7 +1,7 @@
 //! QPs whose requests got no answer until their retries were used up.
 
-use super::clock::{ns, plural, when};
-use super::fall::was_down_after;
+use super::clock::{at_least, least, ns, plural, when};
+use super::fall::{state_at, was_down_within};
 use super::link::names;
 use super::phy::digits;
 use super::qp_end::{Cause, Ends, flushed};
@@ -70,19 +70,39 @@ impl Rule for RetryExceeded {
     }
 }
 
-fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
-    let settings = &view.settings.qp_retry_exceeded;
-    let from = view.ago(settings.clear_s);
-    let slack = ns(settings.window_s);
-    let here = |device: DeviceId, number: Option<u32>| here(port, device, number);
+/// The growth of the counter of exceeded retries after `from`, with its first time; and its last time.
+fn counted(port: &PortRecord, from: Nanos) -> (Option<(&Series, u64, Nanos)>, Option<Nanos>) {
     let mut counted: Option<(&Series, u64, Nanos)> = None;
+    let mut grew = None;
     for series in port.series_of(Meaning::RetryExceeded) {
         for (t, n) in series.changes_since(from).filter_map(|(t, n)| Some((t, n?))).filter(|(_, n)| *n > 0) {
             let (_, sum, first) = counted.get_or_insert((series, 0, t));
             *sum = sum.saturating_add(n);
             *first = (*first).min(t);
+            grew = grew.max(Some(t));
         }
     }
+    (counted, grew)
+}
+
+/// What the port has to do with it, whose last request failed at `last`.
+fn why(down: bool, port: &PortRecord, last: Nanos) -> &'static str {
+    match (down, port.state) {
+        (true, _) => "; the port was down: a consequence of that",
+        (false, PortState::Active) => "; the port stayed ACTIVE",
+        (false, _) if state_at(port, last).is_some_and(|state| state == PortState::Active) => {
+            "; the port was ACTIVE then"
+        }
+        (false, _) => "; the port's state is not known",
+    }
+}
+
+fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
+    let settings = &view.settings.qp_retry_exceeded;
+    let from = view.ago(settings.clear_s);
+    let slack = ns(settings.window_s);
+    let here = |device: DeviceId, number: Option<u32>| here(port, device, number);
+    let (counted, grew) = counted(port, from);
     // A counter is read a moment after the completion it counts: one does not grow old before the other.
     let told_from = if counted.is_some() { from.saturating_sub(slack) } else { from };
     let completions: Vec<(Nanos, QpRef, u32, u64)> = view
@@ -93,6 +113,8 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
         .map(|(t, e)| (*t, e.id, e.qpn, e.n))
         .collect();
     let since = counted.map(|(_, _, t)| t).into_iter().chain(completions.iter().map(|(t, ..)| *t)).min()?;
+    let told_in_part = view.world.qp_errors.in_part(told_from);
+    let failed_in_part = view.world.qp_failures.in_part(since.saturating_sub(slack));
     // What failed a moment before a counter was read belongs to its growth, if its completions do not tell another cause.
     let by_retries =
         |t, f: &QpFailure| matches!(ends.of(view, f.id, t, f.last_good, slack).cause, Cause::Retries | Cause::Unknown);
@@ -115,13 +137,27 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
     let completed: u64 = completions.iter().fold(0, |sum, (.., n)| sum.saturating_add(*n));
     let flushes = ends.flushed(completions.iter().map(|(_, id, ..)| *id));
     if completed > 0 {
-        evidence.push(Evidence::new("RETRY_EXC_ERR completions", window, completed as f64, 0.0, "completions"));
+        evidence.push(Evidence::new(
+            least("RETRY_EXC_ERR completions", told_in_part),
+            window,
+            completed as f64,
+            0.0,
+            "completions",
+        ));
     }
-    evidence.extend(flushed(flushes, window));
+    evidence.extend(flushed(flushes, window, ends.in_part));
     if !failed.is_empty() {
-        evidence.push(Evidence::new("QPs that went to the error state", window, failed.len() as f64, 0.0, "QPs"));
+        evidence.push(Evidence::new(
+            least("QPs that went to the error state", failed_in_part),
+            window,
+            failed.len() as f64,
+            0.0,
+            "QPs",
+        ));
     }
-    let down = was_down_after(port, since.saturating_sub(slack));
+    let last = grew.into_iter().chain(completions.iter().map(|(t, ..)| *t)).max().unwrap_or(since);
+    // A fall that came after the last of them is no cause.
+    let down = was_down_within(port, since.saturating_sub(slack), last.saturating_add(slack));
     let (grade, would_raise) = match (completed > 0, failed.is_empty()) {
         (true, _) => (Grade::Confirmed, String::new()),
         (false, false) => (Grade::Probable, "error completions seen by the probes".to_owned()),
@@ -132,14 +168,17 @@ fn retry_exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option
     let whom = if failed.is_empty() {
         String::new()
     } else {
-        format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed))
+        format!(
+            "; {}{} in error ({})",
+            at_least(failed_in_part || told_in_part),
+            plural(failed.len() as u64, "QP"),
+            listed(&failed)
+        )
     };
-    let why = match (down, port.state) {
-        (true, _) => "; the port was down: a consequence of that",
-        (false, PortState::Unknown) => "; the port's state is not known",
-        (false, _) => "; the port stayed ACTIVE",
-    };
-    let summary = format!("{} ran out of retries since {at}{whom}{why}", plural(n, "request"));
+    let why = why(down, port, last);
+    // Where the counter says more than the completions that are remembered, it says all.
+    let some = at_least(told_in_part && completed == n);
+    let summary = format!("{some}{} ran out of retries since {at}{whom}{why}", plural(n, "request"));
     // The port's own fall is told by link.down, at once and as critical; its dead QPs are no second cause. With the port
     // ACTIVE somebody's job is broken, but this node is not known to be at fault.
     Some(Verdict::Holds(Box::new(Conclusion {

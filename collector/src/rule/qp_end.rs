@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::View;
+use super::clock::least;
 use super::qp_software::is_software;
 use crate::finding::{Evidence, SubjectKey};
-use crate::inventory::{PortEvent, PortRecord, QpErrors, QpRecord, QpRef};
+use crate::inventory::{GidChange, PortEvent, PortRecord, QpErrors, QpRecord, QpRef};
 use crate::observation::Nanos;
 
 /// The status of a work request that was not tried any more (`enum ibv_wc_status`, without the prefix).
@@ -76,6 +77,8 @@ pub(super) struct End {
 /// The failed completions of QPs.
 pub(super) struct Ends<'w> {
     by_qp: BTreeMap<QpRef, Vec<(Nanos, &'w QpErrors)>>,
+    /// Some may be remembered no more.
+    pub(super) in_part: bool,
 }
 
 impl<'w> Ends<'w> {
@@ -89,7 +92,7 @@ impl<'w> Ends<'w> {
         for errors in by_qp.values_mut() {
             errors.reverse();
         }
-        Self { by_qp }
+        Self { by_qp, in_part: view.world.qp_errors.in_part(from) }
     }
 
     /// How a QP ended that was in the error state at `t`, by what was told within `slack` of it; of a reliable one by all since
@@ -138,22 +141,24 @@ impl<'w> Ends<'w> {
 }
 
 /// Evidence: flush errors are told with what they follow from, and never as a cause.
-pub(super) fn flushed(n: u64, window_s: Option<f64>) -> Option<Evidence> {
-    (n > 0)
-        .then(|| Evidence::new(format!("{FLUSHED} completions that followed"), window_s, n as f64, None, "completions"))
+pub(super) fn flushed(n: u64, window_s: Option<f64>, in_part: bool) -> Option<Evidence> {
+    let series = || least(&format!("{FLUSHED} completions that followed"), in_part);
+    (n > 0).then(|| Evidence::new(series(), window_s, n as f64, None, "completions"))
 }
 
 /// What befell a port is known so long after a QP has failed by it, ns: the failure itself makes others look, at GID tables
 /// no more than once a second, and with the next reading of the port.
 pub(super) const KNOWN_NS: Nanos = 3_000_000_000;
 
-/// The port's addresses changed at the time `t` of a failure, not more than `slack` before: by an event, or as its GID table
-/// was read, which may have been after the failure.
+/// The port's addresses changed at the time `t` of a failure, not more than `slack` before, in a way that can end a QP: by an
+/// event, or as its GID table was read, which may have been after the failure. An address more ends none, and an event that
+/// tells of such a one is no other.
 pub(super) fn addresses_changed(port: &PortRecord, t: Nanos, slack: Nanos) -> bool {
     let then = t.saturating_sub(slack)..=t.saturating_add(KNOWN_NS);
     let event = |event: &PortEvent| matches!(event, PortEvent::Async(name) if &**name == "GID_CHANGE");
-    port.gids_changed.iter().any(|(at, ())| then.contains(at))
-        || port.events.iter().any(|(at, what)| then.contains(at) && event(what))
+    let read = |wanted| port.gids_changed.iter().any(|(at, change)| then.contains(at) && *change == wanted);
+    let told = || port.events.iter().any(|(at, what)| then.contains(at) && event(what));
+    read(GidChange::Lost) || (told() && !read(GidChange::Added))
 }
 
 /// A bond over the port that changed its active member at that time: how.

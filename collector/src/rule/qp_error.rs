@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::clock::{ns, plural, when};
+use super::clock::{at_least, least, ns, plural, when};
 use super::fall::was_down_within;
 use super::phy::digits;
 use super::qp::{listed, qp_check};
@@ -214,7 +214,8 @@ fn error_state(
         (.., Some((root, _))) => format!("; a consequence of {root}"),
         _ => String::new(),
     };
-    let toll = Toll::of(failures);
+    let in_part = one.is_none() && view.world.qp_failures.in_part(since.saturating_sub(1));
+    let toll = Toll::of(failures, view.world.qp_errors.in_part(since.saturating_sub(slack)));
     let at = when(view, since);
     let what = if let Some(one) = one {
         let one = one.failure;
@@ -229,11 +230,12 @@ fn error_state(
             [one] => one.clone(),
             many => format!(" of {} processes", many.len()),
         };
-        format!("{} QPs{whose} went to ERR since {at} ({})", failures.len(), listed(&qpns))
+        format!("{}{} QPs{whose} went to ERR since {at} ({})", at_least(in_part), failures.len(), listed(&qpns))
     };
     let how = if probes { " without a modify call" } else { "; without probes nobody knows who asked" };
     let n = failures.len() as u64;
-    let mut evidence = vec![Evidence::new("QPs in ERR that nobody was seen asking for", None, n as f64, 0.0, "QPs")];
+    let series = least("QPs in ERR that nobody was seen asking for", in_part);
+    let mut evidence = vec![Evidence::new(series, None, n as f64, 0.0, "QPs")];
     evidence.extend(toll.evidence());
     let advice = if moved.is_some() && !down {
         "Look who took the address from the network device (ip monitor address, the failover of a bond, a container that \
@@ -266,11 +268,13 @@ fn error_state(
 struct Toll<'a> {
     failed: BTreeMap<&'a str, u64>,
     flushed: u64,
+    /// There may have been more.
+    in_part: bool,
 }
 
 impl<'a> Toll<'a> {
-    fn of(failures: &'a [Failed<'_>]) -> Self {
-        let mut toll = Self { failed: BTreeMap::new(), flushed: 0 };
+    fn of(failures: &'a [Failed<'_>], in_part: bool) -> Self {
+        let mut toll = Self { failed: BTreeMap::new(), flushed: 0, in_part };
         for end in failures.iter().map(|one| &one.end) {
             if let Some(status) = &end.status {
                 let n = toll.failed.entry(&**status).or_default();
@@ -283,20 +287,21 @@ impl<'a> Toll<'a> {
 
     fn evidence(&self) -> Vec<Evidence> {
         let row = |(status, n): (&&str, &u64)| {
-            Evidence::new(format!("{status} completions"), None, *n as f64, 0.0, "completions")
+            Evidence::new(least(&format!("{status} completions"), self.in_part), None, *n as f64, 0.0, "completions")
         };
-        self.failed.iter().map(row).chain(flushed(self.flushed, None)).collect()
+        self.failed.iter().map(row).chain(flushed(self.flushed, None, self.in_part)).collect()
     }
 }
 
 impl std::fmt::Display for Toll<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let failed: Vec<&str> = self.failed.keys().copied().collect();
+        let some = at_least(self.in_part);
         match (failed.is_empty(), self.flushed) {
             (true, 0) => Ok(()),
-            (true, n) => write!(f, "; {} flushed, none failed", plural(n, "work request")),
+            (true, n) => write!(f, "; {some}{} flushed, none failed", plural(n, "work request")),
             (false, 0) => write!(f, "; {}", failed.join(", ")),
-            (false, n) => write!(f, "; {}, then {} flushed", failed.join(", "), plural(n, "work request")),
+            (false, n) => write!(f, "; {}, then {some}{} flushed", failed.join(", "), plural(n, "work request")),
         }
     }
 }

@@ -83,8 +83,10 @@ fn over(traced: &[&PostWindow], span_s: f64) -> Posts {
     let sum =
         |of: fn(&PostWindow) -> u64| traced.iter().fold(0u64, |sum, window| sum.saturating_add(of(window))) as f64;
     let mean = |of: fn(&PostWindow) -> (u64, f64)| {
-        let (n, total) =
-            traced.iter().map(|window| of(window)).fold((0u64, 0.0), |(n, sum), (m, more)| (n + m, sum + more));
+        let (n, total) = traced
+            .iter()
+            .map(|window| of(window))
+            .fold((0u64, 0.0), |(n, sum), (m, more)| (n.saturating_add(m), sum + more));
         (n > 0).then(|| total / n as f64)
     };
     let (wrs, sized) = (sum(|w| w.wrs), sum(|w| w.sized));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::clock::{ns, plural, when};
+use super::clock::{at_least, ns, plural, when};
 use super::judged::{Judged, Part};
 use super::phy::{most_digits, row};
 use super::qp::{here, listed, qp_check};
@@ -79,6 +79,8 @@ struct Exceeded {
     completed: u64,
     /// What was flushed after them.
     flushed: u64,
+    /// There may have been more of all these.
+    in_part: bool,
 }
 
 /// By a counter, and by completions that say the same.
@@ -106,7 +108,14 @@ fn exceeded(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Excee
     }
     qpns.sort_unstable();
     qpns.dedup();
-    Some(Exceeded { n: counted.max(completed), first: first?, qpns, completed, flushed: ends.flushed(ids.into_iter()) })
+    Some(Exceeded {
+        n: counted.max(completed),
+        first: first?,
+        qpns,
+        completed,
+        flushed: ends.flushed(ids.into_iter()),
+        in_part: ends.in_part && completed > counted,
+    })
 }
 
 fn rnr(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
@@ -148,11 +157,12 @@ fn rnr(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
         since = since.min(found.first);
     }
     let mut completed = 0;
-    if let Some(Exceeded { n, first, qpns, completed: completions, flushed: flushes }) = &failed {
+    if let Some(Exceeded { n, first, qpns, completed: completions, flushed: flushes, in_part }) = &failed {
         let whom = if qpns.is_empty() { String::new() } else { format!(" (QP {})", listed(qpns)) };
-        parts.push(format!("{} ran out of RNR retries since {}{whom}", plural(*n, "request"), when(view, *first)));
+        let (some, requests) = (at_least(*in_part), plural(*n, "request"));
+        parts.push(format!("{some}{requests} ran out of RNR retries since {}{whom}", when(view, *first)));
         evidence.push(Evidence::new(USED_UP, Some(settings.clear_s), *n as f64, 0.0, "requests"));
-        evidence.extend(flushed(*flushes, Some(settings.clear_s)));
+        evidence.extend(flushed(*flushes, Some(settings.clear_s), *in_part));
         since = since.min(*first);
         completed = *completions;
     }

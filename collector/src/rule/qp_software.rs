@@ -1,6 +1,6 @@
 //! Errors that are the application's: requests that ask for what they may not have, or do not fit.
 
-use super::clock::{ns, plural, when};
+use super::clock::{at_least, least, ns, plural, when};
 use super::fall::was_down_within;
 use super::judged::{Judged, Part};
 use super::phy::digits;
@@ -89,6 +89,25 @@ fn extent(view: &View<'_>) -> Judged {
     super::phy::counted_by(view, &meanings, "access, request, length or protection errors")
 }
 
+/// QPs that failed at that time by themselves: most likely those that were refused.
+fn failed(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>, since: Nanos) -> Vec<u32> {
+    let slack = ns(view.settings.qp_software_error.window_s);
+    let refused = |t, failure: &QpFailure| {
+        let cause = ends.of(view, failure.id, t, failure.last_good, slack).cause;
+        matches!(cause, Cause::Unknown) || cause.follows_from("qp.software_error")
+    };
+    let mut failed: Vec<u32> = view
+        .world
+        .qp_failures
+        .since(since.saturating_sub(slack))
+        .filter(|(t, failure)| here(port, failure.device, failure.port) && !failure.asked && refused(*t, failure))
+        .map(|(_, failure)| failure.qpn)
+        .collect();
+    failed.sort_unstable();
+    failed.dedup();
+    failed
+}
+
 fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdict> {
     let settings = &view.settings.qp_software_error;
     let slack = ns(settings.window_s);
@@ -135,28 +154,21 @@ fn software(view: &View<'_>, port: &PortRecord, ends: &Ends<'_>) -> Option<Verdi
     qpns.dedup();
     statuses.sort_unstable();
     statuses.dedup();
-    // QPs that failed at that time by themselves are most likely those.
-    let refused = |t, failure: &QpFailure| {
-        let cause = ends.of(view, failure.id, t, failure.last_good, slack).cause;
-        matches!(cause, Cause::Unknown) || cause.follows_from("qp.software_error")
-    };
-    let mut failed: Vec<u32> = view
-        .world
-        .qp_failures
-        .since(since.saturating_sub(slack))
-        .filter(|(t, failure)| here(port, failure.device, failure.port) && !failure.asked && refused(*t, failure))
-        .map(|(_, failure)| failure.qpn)
-        .collect();
-    failed.sort_unstable();
-    failed.dedup();
+    let failed = failed(view, port, ends, since);
     if completed > 0 {
-        evidence.push(Evidence::new(statuses.join(" + "), window, completed as f64, 0.0, "completions"));
+        evidence.push(Evidence::new(
+            least(&statuses.join(" + "), ends.in_part),
+            window,
+            completed as f64,
+            0.0,
+            "completions",
+        ));
         if kinds.is_empty() {
-            kinds.push(plural(completed, "refused work request"));
+            kinds.push(format!("{}{}", at_least(ends.in_part), plural(completed, "refused work request")));
         }
     }
     let flushes = ends.flushed(ids.into_iter());
-    evidence.extend(flushed(flushes, window));
+    evidence.extend(flushed(flushes, window, ends.in_part));
     let who = match (qpns.is_empty(), failed.is_empty()) {
         (false, _) => format!("; {} of QP {}", statuses.join(", "), listed(&qpns)),
         (true, false) => format!("; {} in error ({})", plural(failed.len() as u64, "QP"), listed(&failed)),

@@ -196,6 +196,12 @@ impl<T> Events<T> {
         self.kept.iter().rev().take_while(move |(at, _)| *at > t)
     }
 
+    /// Some of the events after `t` may have fallen out of the list: what is counted of them is the least there were.
+    #[must_use]
+    pub fn in_part(&self, t: Nanos) -> bool {
+        self.dropped > 0 && self.kept.front().is_none_or(|(oldest, _)| *oldest > t)
+    }
+
     /// The newest event after `t` that passes the test, for changing.
     pub(crate) fn newest_mut(&mut self, t: Nanos, test: impl Fn(&T) -> bool) -> Option<&mut T> {
         let late = self.kept.iter_mut().rev().take_while(|(at, _)| *at > t);

@@ -200,6 +200,8 @@ fn cells(scene: Scene<'_>, incident: &Failover) -> Vec<Line<'static>> {
 /// How long nothing went, or that nothing goes yet.
 fn outage(incident: &Failover) -> String {
     match (incident.outage, incident.closed_t) {
+        // Nothing was seen to go on elsewhere, and it need not: its own QPs may work.
+        (None, _) if incident.port_up.is_some() => "port up again".to_owned(),
         (None, None) if incident.began().is_some() => "goes on".to_owned(),
         // It is over, and nothing was seen to go on elsewhere.
         (None, Some(_)) => "no end seen".to_owned(),
@@ -392,5 +394,26 @@ mod tests {
         assert_eq!(spanned(None), UNKNOWN);
         assert_eq!(offset(Moment::at(5), Moment::at(5)), "0");
         assert_eq!(offset(Moment::between(1, 2_005), Moment::at(5)), "≤ +2.00 µs");
+    }
+
+    #[test]
+    fn an_outage_after_which_the_port_came_back_does_not_go_on() {
+        use collector::observation::{Async, Body, Observation, Port, PortState};
+        let mut engine = collector::engine::Engine::new(
+            collector::observation::recording::Header::new(),
+            collector::rule::Settings::default(),
+        );
+        let mut take = |ms: u64, body: Body<'_>| {
+            engine.take(&Observation { t: ms * 1_000_000, body });
+            engine.world().failovers.first().map(|incident| outage(incident))
+        };
+        let event = |event: &'static str| {
+            Body::Async(Async { device: "d".into(), port: Some(1), event: event.into(), ..Async::default() })
+        };
+        take(1, Body::Port(Port { device: "d".into(), port: 1, state: PortState::Active, ..Port::default() }));
+        assert_eq!(take(2000, event("PORT_ERR")).as_deref(), Some("goes on"));
+        assert_eq!(take(2300, event("PORT_ACTIVE")).as_deref(), Some("port up again"));
+        // Over after a quiet time.
+        assert_eq!(take(300_000, event("LID_CHANGE")).as_deref(), Some("port up again"));
     }
 }

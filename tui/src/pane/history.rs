@@ -61,6 +61,10 @@ pub(crate) struct History {
 #[derive(Debug, Clone, Copy)]
 enum Of {
     Rate(Meaning, Write),
+    /// Something else that goes with it, under its own name.
+    Called(&'static str, Meaning),
+    /// A limit.
+    Nothing,
     /// The one per the other.
     Ratio(Meaning, Meaning),
     /// Microseconds a second, as a share of time.
@@ -90,8 +94,8 @@ const KNOWN: &[(&str, Of)] = &[
     ("CNPs ignored", Of::Rate(Meaning::CnpIgnored, Write::PerSecond)),
     ("CNPs received / packets sent", Of::Ratio(Meaning::CnpHandled, Meaning::TxPackets)),
     ("packets out of sequence", Of::Rate(Meaning::OutOfSequence, Write::PerSecond)),
-    ("pre-FEC bit error ratio, limit", Of::Rate(Meaning::PostFecErrors, Write::PerSecond)),
-    ("pre-FEC bit error ratio", Of::Rate(Meaning::PreFecCorrectedBits, Write::PerSecond)),
+    ("pre-FEC bit error ratio, limit", Of::Nothing),
+    ("pre-FEC bit error ratio", Of::Called("bits that FEC corrected", Meaning::PreFecCorrectedBits)),
     ("errors after FEC", Of::Rate(Meaning::PostFecErrors, Write::PerSecond)),
     ("CRC errors", Of::Rate(Meaning::CrcErrors, Write::PerSecond)),
     ("symbol errors", Of::Rate(Meaning::SymbolError, Write::PerSecond)),
@@ -147,9 +151,11 @@ pub(crate) fn histories(world: &World, finding: &Finding, axis: &Axis) -> Vec<Hi
     found
 }
 
-/// A counter's own history: of its meaning, or else the times at which it grew.
+/// A counter's own history, under its own name: of its meaning, or else the times at which it grew.
 fn of_counter(port: &PortRecord, name: &str, axis: &Axis) -> Option<History> {
-    let series = port.counter(name.split(", ").next().unwrap_or(name))?;
+    // What the evidence made of it has another unit.
+    let name = name.split(", ").next().unwrap_or(name);
+    let series = port.counter(name)?;
     let alone = |meaning: &Meaning| port.series_of(*meaning).count() == 1;
     if let Some(ring) = series.def.meaning.filter(alone).and_then(|meaning| port.rates.get(&meaning)) {
         let write = if series.def.unit.bytes_factor().is_some() { Write::Bits } else { Write::PerSecond };
@@ -165,6 +171,11 @@ fn in_words(world: &World, port: &PortRecord, finding: &Finding, name: &str, axi
     let ring = |meaning| port.rates.get(&meaning).map(|ring| axis.values(ring));
     let (values, write) = match of {
         Of::Rate(meaning, write) => (ring(*meaning)?, *write),
+        Of::Called(name, meaning) => {
+            let name = (*name).to_owned();
+            return Some(History { name, values: ring(*meaning)?, write: Write::PerSecond });
+        }
+        Of::Nothing => return None,
         Of::Ratio(some, all) => {
             let whole = ring(*all)?;
             let ratio = |(some, all): (Option<f64>, Option<f64>)| {
@@ -187,7 +198,8 @@ fn in_words(world: &World, port: &PortRecord, finding: &Finding, name: &str, axi
         }
         Of::Failures => {
             let its = world.qp_failures.since(axis.from()).filter(|(_, failure)| {
-                failure.device == port.key.device && failure.port.is_none_or(|number| number == port.key.port)
+                let here = failure.port.is_none_or(|number| number == port.key.port);
+                failure.device == port.key.device && here && !failure.asked
             });
             (summed(axis, world.started, its.map(|(t, _)| (*t, 1.0))), Write::Count)
         }
@@ -251,6 +263,8 @@ fn averaged(axis: &Axis, samples: impl Iterator<Item = (u64, f64)>) -> Vec<Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use collector::inventory::{PortKey, QpFailure};
+    use std::sync::Arc;
 
     const AXIS: Axis = Axis { now: 10_000_000_000, windows: 10, window_ns: 1_000_000_000, width: 10 };
 
@@ -274,5 +288,44 @@ mod tests {
         assert_eq!(Write::Share.text(Some(2e-6)), "2e-6");
         assert_eq!(Write::Share.text(Some(0.0)), "0.00%");
         assert_eq!(Write::Share.text(None), "–");
+    }
+
+    #[test]
+    fn a_chart_that_shows_something_else_than_the_evidence_says_so() {
+        let world = crate::sample::faulty();
+        let axis = Axis::new(world.now, 60, world.window_ns, 60);
+        let finding = &world.findings[0];
+        let mut port = (*world.ports[0]).clone();
+        for meaning in [Meaning::PreFecCorrectedBits, Meaning::PostFecErrors] {
+            port.rates.entry(meaning).or_default().push(Some(7.0));
+        }
+        let chart = |name| in_words(&world, &port, finding, name, &axis).map(|history| history.name);
+        assert_eq!(chart("pre-FEC bit error ratio").as_deref(), Some("bits that FEC corrected"));
+        assert_eq!(chart("pre-FEC bit error ratio, baseline").as_deref(), Some("bits that FEC corrected"));
+        assert_eq!(chart("pre-FEC bit error ratio, limit of KP4"), None);
+        assert_eq!(chart("errors after FEC").as_deref(), Some("errors after FEC"));
+        let name = port.sets[0].series[0].name.to_string();
+        let chart = of_counter(&port, &format!("{name}, bit error ratio of the lane"), &axis);
+        assert_eq!(chart.map(|history| history.name), Some(name));
+    }
+
+    #[test]
+    fn a_qp_that_was_moved_on_purpose_is_in_no_chart_of_those_nobody_asked_for() {
+        let mut world = (*crate::sample::faulty()).clone();
+        let (_, of_port) = world.qp_failures.iter().find(|(_, failure)| !failure.asked).cloned().unwrap();
+        let port = world.port(PortKey { device: of_port.device, port: of_port.port.unwrap() }).unwrap().clone();
+        let axis = Axis::new(world.now, 60, world.window_ns, 60);
+        let chart = |world: &World| {
+            let name = "QPs in ERR that nobody was seen asking for";
+            let values = in_words(world, &port, &world.findings[0], name, &axis).unwrap().values;
+            values.iter().flatten().sum::<f64>()
+        };
+        let before = chart(&world);
+        let failures = Arc::make_mut(&mut world.qp_failures);
+        failures.push(world.now, QpFailure { asked: true, ..of_port.clone() });
+        assert!((chart(&world) - before).abs() < 0.1);
+        let failures = Arc::make_mut(&mut world.qp_failures);
+        failures.push(world.now, of_port);
+        assert!((chart(&world) - before - 1.0).abs() < 0.1);
     }
 }

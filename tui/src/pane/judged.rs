@@ -6,7 +6,7 @@ use std::sync::Arc;
 use collector::finding::Book;
 use collector::inventory::World;
 use collector::observation::Nanos;
-use collector::rule::{self, Settings, View};
+use collector::rule::{self, View};
 
 /// How long an answer is kept, ns.
 const KEPT_NS: Nanos = 5_000_000_000;
@@ -31,11 +31,11 @@ impl Judged {
         match &self.last {
             Some((t, rules)) if (*t..t.saturating_add(KEPT_NS)).contains(&world.now) => rules.clone(),
             _ => {
-                let (settings, book) = (Settings::default(), Book::default());
-                let view = View { world, now: world.now, settings: &settings, book: &book };
-                let missing = |rule: &&dyn rule::Rule| Some((rule.id(), rule.not_judged(&view)?, false));
+                let book = Book::default();
+                let view = View { world, now: world.now, settings: &world.settings, book: &book };
+                let missing = |rule: &&dyn rule::Rule| Some((rule.id(), rule::not_judged(*rule, &view)?, false));
                 let in_part = |rule: &&dyn rule::Rule| {
-                    let rule::Part { judged, of, reason, .. } = rule.judged_in_part(&view)?;
+                    let rule::Part { judged, of, reason, .. } = rule::judged_in_part(*rule, &view)?;
                     let how = if judged == of { "in part".to_owned() } else { format!("on {judged} of {of}") };
                     Some((rule.id(), format!("judged {how}: {reason}"), true))
                 };
@@ -65,5 +65,18 @@ mod tests {
         assert!(!Arc::ptr_eq(&second, &first));
         world.now -= 1;
         assert!(!Arc::ptr_eq(&judged.missing(&world), &second));
+    }
+
+    #[test]
+    fn a_rule_that_is_switched_off_is_not_judged_for_that_reason() {
+        let mut world = (*sample::healthy()).clone();
+        let why = |world: &World| {
+            let missing = Judged::default().missing(world);
+            missing.iter().find(|(rule, _, _)| *rule == "link.down").map(|(_, why, _)| why.clone())
+        };
+        assert_eq!(why(&world), None);
+        let disabled = vec!["link.down".to_owned()];
+        world.settings = Arc::new(rule::Settings { disabled, ..rule::Settings::default() });
+        assert_eq!(why(&world).as_deref(), Some("switched off by the configuration"));
     }
 }

@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::history::Write;
 use super::judged::{Judged, NotJudged, nowhere};
 use super::{Pane, Reaction, Scene, put, wrap};
 use crate::key::Action;
@@ -252,7 +253,7 @@ impl<'s> Page<'s> {
                 Likelihood::Likely => ("●", theme.warning),
                 Likelihood::Possible => ("–", theme.dim),
             };
-            let text = format!("{} {}", process.who(), process.text(|bytes| number::bits(Some(bytes))));
+            let text = format!("{} {}", process.who(), process.text(|bytes| Write::Bits.text(Some(bytes))));
             self.entry(&format!("   {mark} "), style, &text, theme.text);
         }
     }

@@ -286,7 +286,8 @@ fn cells(scene: Scene<'_>, node: &Node) -> Vec<Line<'static>> {
         Line::styled(number::known_count(n), style)
     };
     let of = |class| errors(record, class, world.now);
-    let uncorrected = of(AerClass::Nonfatal).zip(of(AerClass::Fatal)).map(|(nonfatal, fatal)| nonfatal + fatal);
+    let uncorrected =
+        of(AerClass::Nonfatal).zip(of(AerClass::Fatal)).map(|(nonfatal, fatal)| nonfatal.saturating_add(fatal));
     let finding = worst(world, &node.pci);
     let (health, look) = match finding {
         Some(finding) => (crate::health::word(world, finding), theme.severity_word(finding.severity)),

@@ -96,7 +96,7 @@ impl Pane for QpPane {
         let max = if values.iter().any(Option::is_some) { number::bits(Some(most)) } else { UNKNOWN.to_owned() };
         let read = values.get(usize::from(cell)).copied().flatten();
         let now = if self.cursor == 0 { world.qps.rate_now(qp, world.now) } else { read };
-        draw_lane(buf, rate, "TX", &number::bits(now), &format!("max {max}"), theme);
+        draw_lane(buf, rate, "b/s", &number::bits(now), &format!("max {max}"), theme);
         lane::bars(buf, lane_area(rate, &axis), &values, most, theme.send, theme.dim);
 
         let rest = below(lanes, 6);

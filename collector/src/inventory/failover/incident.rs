@@ -16,13 +16,16 @@ const LATE_CARRIER_NS: Nanos = 1_200_000_000;
 const FEW_QPS: usize = 8;
 /// QPs that are told apart in one incident.
 const MAX_QPS: usize = 4096;
+/// QPs beyond those that are counted: as many as an adapter has.
+const MAX_BEYOND: usize = 1 << 18;
 
 /// One incident under way.
 #[derive(Debug)]
 pub(super) struct Incident {
     pub(super) failover: Failover,
     pub(super) qps: BTreeMap<QpRef, Ended>,
-    pub(super) uncounted: u32,
+    /// QPs that ended beyond those.
+    pub(super) beyond: BTreeSet<QpRef>,
     /// Processes whose QPs ended: their operations on another path end the incident.
     pub(super) owners: BTreeSet<u32>,
     /// First operations on other paths by process, also of those that are not known to have lost a QP yet: the list of
@@ -125,7 +128,12 @@ impl Incident {
                     *before = ended;
                 }
             }
-            None if !room => self.uncounted = self.uncounted.saturating_add(1),
+            // They end by a state and by each status of their completions, and are one QP each.
+            None if !room => {
+                if self.beyond.len() < MAX_BEYOND {
+                    self.beyond.insert(qp.id);
+                }
+            }
             None => {
                 self.qps.insert(qp.id, ended);
             }
@@ -136,7 +144,7 @@ impl Incident {
     pub(super) fn nothing_ended(&self) -> bool {
         let failover = &self.failover;
         self.qps.is_empty()
-            && self.uncounted == 0
+            && self.beyond.is_empty()
             && failover.bond_switch.is_none()
             && failover.first_operation.is_none()
     }
@@ -152,7 +160,7 @@ impl Incident {
         let watched =
             world.probes.as_ref().is_some_and(|probes| probes.data_path() && probes.posts_watched_ns.is_none());
         let unseen = |pid: &u32| world.processes.contains_key(pid);
-        if !watched || self.owners.is_empty() || self.uncounted > 0 || self.owners.iter().any(unseen) {
+        if !watched || self.owners.is_empty() || !self.beyond.is_empty() || self.owners.iter().any(unseen) {
             return;
         }
         let elsewhere = |qp: &QpRecord| {
@@ -170,7 +178,7 @@ impl Incident {
         let failover = &mut self.failover;
         let down = failover.port_down.as_ref().map(|mark| mark.at);
         let late_ns = late_carrier_ns(world, failover.key);
-        let mut qps = Qps { uncounted: self.uncounted, ..Qps::default() };
+        let mut qps = Qps { uncounted: u32::try_from(self.beyond.len()).unwrap_or(u32::MAX), ..Qps::default() };
         let mut first: Option<(Moment, &str)> = None;
         for ended in self.qps.values() {
             let mut at = ended.at;

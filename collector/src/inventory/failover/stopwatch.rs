@@ -336,7 +336,7 @@ impl Stopwatch {
         let mut incident = Incident {
             failover,
             qps: BTreeMap::new(),
-            uncounted: 0,
+            beyond: BTreeSet::new(),
             owners: BTreeSet::new(),
             operations: BTreeMap::new(),
             awaited: BTreeSet::new(),

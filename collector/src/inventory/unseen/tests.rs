@@ -7,15 +7,17 @@ use crate::observation::recording::Header;
 
 const GB: f64 = 1e9;
 
-/// What a port moved in each of five windows.
+/// What a port moved in each of ten windows.
 struct Moved {
     sent: f64,
     packets: Option<f64>,
     traced: Option<f64>,
     reads: Option<f64>,
+    timeouts: Option<f64>,
 }
 
-const UNSEEN: Moved = Moved { sent: GB, packets: Some(250e3), traced: Some(0.0), reads: Some(0.0) };
+const UNSEEN: Moved =
+    Moved { sent: GB, packets: Some(250e3), traced: Some(0.0), reads: Some(0.0), timeouts: Some(0.0) };
 
 fn world(moved: &Moved) -> World {
     let mut world = World::new(Header::new());
@@ -23,12 +25,13 @@ fn world(moved: &Moved) -> World {
     world.now = 100_000_000_000;
     world.devices.push(Arc::new(DeviceRecord::new("d", 0)));
     let mut port = PortRecord::new(PortKey { device: DeviceId(0), port: 1 }, 0, PortState::Active);
-    for _ in 0..5 {
+    for _ in 0..10 {
         port.traced.push(moved.traced);
         for (meaning, value) in [
             (Meaning::TxBytes, Some(moved.sent)),
             (Meaning::TxPackets, moved.packets),
             (Meaning::RxReadRequests, moved.reads),
+            (Meaning::AckTimeout, moved.timeouts),
         ] {
             port.rates.entry(meaning).or_default().push(value);
         }
@@ -134,11 +137,81 @@ fn bytes_alone_name_a_process_when_it_is_the_only_one_that_could_have_sent_them(
 }
 
 #[test]
-fn a_process_whose_qps_nobody_lists_is_held_against_all_ports() {
+fn a_process_whose_qps_nobody_lists_is_a_possibility_on_every_port_and_no_more() {
     let mut world = world(&UNSEEN);
     maps(&mut world, 7, Way::Devx);
     maps(&mut world, 8, Way::UnknownProvider);
-    assert_eq!(told(&world), [(Some(7), Likelihood::Likely), (Some(8), Likelihood::Possible)]);
+    assert_eq!(told(&world), [(Some(7), Likelihood::Possible), (Some(8), Likelihood::Possible)]);
+    let text = world.unseen()[0].text(|_| "1 GB/s".to_owned());
+    assert!(text.ends_with("; 1 GB/s of its ports nothing seen explains, unless others sent them"), "{text}");
+    // Nor is another one the only one that could have sent it.
+    qp(&mut world, 17, Some(9), false);
+    assert_eq!(told(&world).iter().filter(|(_, likelihood)| *likelihood == Likelihood::Likely).count(), 0);
+}
+
+#[test]
+fn of_several_processes_that_have_a_way_nobody_can_say_which_one_it_was() {
+    let mut world = world(&UNSEEN);
+    for (pid, qpn) in [(7, 17), (8, 18)] {
+        maps(&mut world, pid, Way::UcxMlx5);
+        qp(&mut world, qpn, Some(pid), false);
+    }
+    assert_eq!(told(&world), [(Some(7), Likelihood::Possible), (Some(8), Likelihood::Possible)]);
+    assert!(world.unseen()[0].text(|_| String::new()).ends_with("unless others sent them"));
+}
+
+#[test]
+fn what_a_port_sends_again_is_nobodys_post() {
+    for (timeouts, reads, unless) in [
+        (Some(3.0), Some(0.0), "they were sent again"),
+        (None, Some(0.0), "they were sent again"),
+        (Some(3.0), Some(2.0), "they answer READs or they were sent again"),
+    ] {
+        let mut world = world(&Moved { reads, timeouts, ..UNSEEN });
+        if timeouts.is_none() {
+            Arc::make_mut(&mut world.ports[0]).rates.remove(&Meaning::AckTimeout);
+        }
+        maps(&mut world, 7, Way::UcxMlx5);
+        qp(&mut world, 17, Some(7), false);
+        assert_eq!(told(&world), [(Some(7), Likelihood::Possible)]);
+        let text = world.unseen()[0].text(|_| String::new());
+        assert!(text.ends_with(&format!("unless {unless}")), "{text}");
+    }
+    // Where its bytes are counted, they are explained.
+    let mut world = world(&Moved { timeouts: Some(3.0), ..UNSEEN });
+    maps(&mut world, 7, Way::UcxMlx5);
+    qp(&mut world, 17, Some(7), false);
+    for (resent, left, likelihood) in
+        [(0.97 * GB, 0.0, Likelihood::Possible), (0.1 * GB, 0.9 * GB - 250e3 * OVERHEAD, Likelihood::Likely)]
+    {
+        let ring = Arc::make_mut(&mut world.ports[0]).rates.entry(Meaning::RetransmittedBytes).or_default();
+        (0..10).for_each(|_| ring.push(Some(resent)));
+        let process = &world.unseen()[0];
+        assert!(process.unexplained.is_some_and(|bytes| (bytes - left).abs() < 1.0), "{process:?}");
+        assert_eq!(process.likelihood, likelihood);
+    }
+}
+
+#[test]
+fn a_process_is_one_whatever_names_its_threads_have() {
+    let mut world = world(&UNSEEN);
+    maps(&mut world, 7, Way::UcxMlx5);
+    qp(&mut world, 17, Some(7), false);
+    qp(&mut world, 18, Some(7), false);
+    world.qps.entry(1, DeviceId(0), 18).comm = Some("worker".into());
+    let all = world.unseen();
+    assert_eq!((all.len(), all[0].silent, &*all[0].who()), (1, 2, "train (7)"));
+}
+
+#[test]
+fn fewer_windows_than_ten_say_nothing() {
+    let mut world = world(&UNSEEN);
+    qp(&mut world, 17, Some(8), false);
+    let port = Arc::make_mut(&mut world.ports[0]);
+    let ring = port.rates.get_mut(&Meaning::TxBytes).unwrap();
+    *ring = Ring::default();
+    (0..9).for_each(|_| ring.push(Some(GB)));
+    assert_eq!((world.coverage().unexplained, told(&world)), (None, Vec::new()));
 }
 
 #[test]

@@ -386,3 +386,30 @@ fn a_budget_is_missed_when_nothing_can_have_taken_over_and_open_when_something_m
     assert_eq!(verdicts(false), [Verdict::Missed, Verdict::Missed]);
     assert_eq!(verdicts(true), [Verdict::Undecided, Verdict::Undecided]);
 }
+
+#[test]
+fn a_qp_that_fails_without_a_fall_was_in_order_when_it_was_last_known_to_be() {
+    // Up for a long time; the bond changes over, and a QP with nothing but its first listing fails.
+    for (worked, earliest) in [(false, "0.1"), (true, "9000")] {
+        let mut log = Log::pair();
+        let bond = |active: &str| json!({"bond": "bond0", "mode": "active-backup", "active": active, "event": true});
+        log.add(
+            0.0,
+            "port",
+            json!({"device": "d", "port": 1, "link_layer": "Ethernet", "state": "ACTIVE",
+            "netdevs": ["ed", "bond0"], "bond": "bond0"}),
+        );
+        log.add(0.2, "bond", bond("ed"));
+        log.qp(0.1, "d", 18, "seen", Some("RTS"));
+        if worked {
+            for (s, n) in [(8999.0, 1), (9000.0, 2), (9001.0, 3)] {
+                completed(&mut log, s, ("d", 18), n, (n, 0));
+                log.probes(s);
+            }
+        }
+        log.add(9010.0, "bond", bond("ee")).qp(9010.5, "d", 18, "seen", Some("ERR")).until(9011, 9012);
+        let failovers = log.failovers();
+        let first = at(failovers[0].first_qp.as_ref());
+        assert_eq!(first, format!("{earliest}..9010.5"));
+    }
+}

@@ -160,3 +160,15 @@ fn more_exceeded_retries_than_a_number_holds_are_a_finding_still() {
     assert_eq!(outcome.of("qp.retry_exceeded").len(), 1);
     assert!(outcome.last("qp.retry_exceeded").summary.starts_with(&u64::MAX.to_string()));
 }
+
+#[test]
+fn a_fall_of_the_port_that_comes_after_the_retries_were_used_up_is_not_their_cause() {
+    let mut log = log(true);
+    exceeded(&mut log, 1.0, 0);
+    exceeded(&mut log, 2.0, 1);
+    log.qp(2.4, "a", 104, "seen", Some("ERR")).until(3, 29);
+    log.event(30.5, "a", "PORT_ERR").until(31, 40);
+    let outcome = log.run();
+    assert_eq!(outcome.of("qp.retry_exceeded"), ["3 a/1 raised warning probable"]);
+    assert!(outcome.last("qp.retry_exceeded").part_of.is_none());
+}

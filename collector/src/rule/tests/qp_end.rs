@@ -207,3 +207,21 @@ fn a_port_that_falls_long_after_explains_no_failure() {
     let state = told.last("qp.error_state");
     assert_eq!((state.severity.name(), state.summary.contains("down")), ("warning", false), "{}", state.summary);
 }
+
+#[test]
+fn an_address_that_is_added_ends_no_qp() {
+    for told in [false, true] {
+        let mut log = log();
+        gids(&mut log, 0.3, &["fe80::a"]);
+        if told {
+            log.event(2.4, "a", "GID_CHANGE");
+        }
+        stats(&mut log, 2.5, "a", 104, json!({"LOC_QP_OP_ERR": 1, "WR_FLUSH_ERR": 4}));
+        gids(&mut log, 2.55, &["fe80::a", "::ffff:10.0.1.1"]);
+        log.qp(2.6, "a", 104, "seen", Some("ERR")).until(3, 6);
+        let outcome = log.run();
+        assert_eq!(first(&outcome, "qp.software_error", None).subject.port, Some(1));
+        let state = outcome.last("qp.error_state");
+        assert!(!state.summary.contains("addresses"), "{}", state.summary);
+    }
+}

@@ -1,7 +1,8 @@
 //! `w`: what other marking at the switch would do at this port's rate, load and parameters, by the packet model of
-//! `rdmascope whatif`. It runs in a thread of its own: about a second of one core, when somebody asks.
+//! `rdmascope whatif`. It runs in a thread of its own: about a second of one core, when somebody asks. While it runs, the
+//! newest question waits and all others are forgotten: a key that is held asks many times a second.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use collector::command::whatif::Question;
 use collector::dcqcn::{control, markings};
@@ -31,9 +32,52 @@ struct Asked {
     told: bool,
 }
 
+/// The one thread that answers.
+#[derive(Default)]
+struct Worker {
+    /// It runs.
+    busy: bool,
+    /// What it answers next.
+    next: Option<(Question, Answer)>,
+}
+
+impl Worker {
+    /// Answers this next; what waited is forgotten.
+    fn ask(worker: &Arc<Mutex<Self>>, question: Question, answer: &Answer) {
+        let mut state = worker.lock().unwrap_or_else(PoisonError::into_inner);
+        state.next = Some((question, answer.clone()));
+        if state.busy {
+            return;
+        }
+        let own = worker.clone();
+        match std::thread::Builder::new().name("what-if".to_owned()).spawn(move || Self::run(&own)) {
+            Ok(_) => state.busy = true,
+            Err(error) => {
+                state.next = None;
+                // Nobody else answers.
+                let _ = answer.set(Err(format!("no thread for the model: {error}")));
+            }
+        }
+    }
+
+    fn run(worker: &Mutex<Self>) {
+        loop {
+            let mut state = worker.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((question, answer)) = state.next.take() else {
+                state.busy = false;
+                return;
+            };
+            drop(state);
+            let report = question.answer().map(|report| report.text()).map_err(|error| error.to_string());
+            let _ = answer.set(report);
+        }
+    }
+}
+
 /// The questions of the pane.
 #[derive(Default)]
 pub(super) struct WhatIf {
+    worker: Arc<Mutex<Worker>>,
     asked: Option<Asked>,
     /// Which of the known markings comes next.
     next: usize,
@@ -47,9 +91,11 @@ impl WhatIf {
         self.asked.is_some()
     }
 
-    /// Forgets the question; the model ends by itself.
+    /// Forgets the question; a model that runs ends by itself.
     pub(super) fn close(&mut self) {
-        *self = Self::default();
+        let worker = std::mem::take(&mut self.worker);
+        worker.lock().unwrap_or_else(PoisonError::into_inner).next = None;
+        *self = Self { worker, ..Self::default() };
     }
 
     /// An answer came that was not drawn yet.
@@ -70,17 +116,7 @@ impl WhatIf {
         let title = format!("{name}: what if its switch marked by {against}?");
         self.asked = Some(Asked { title, answer: answer.clone(), told: false });
         self.text = Selection::default();
-        let run = {
-            let answer = answer.clone();
-            move || {
-                let report = question.answer().map(|report| report.text()).map_err(|error| error.to_string());
-                // Nobody else answers.
-                let _ = answer.set(report);
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name("what-if".to_owned()).spawn(run) {
-            let _ = answer.set(Err(format!("no thread for the model: {error}")));
-        }
+        Worker::ask(&self.worker, question, &answer);
     }
 
     /// Scrolls; says whether the action was one.
@@ -203,5 +239,27 @@ mod tests {
         assert!(text.contains("queue p99") && text.contains("marked"), "{text}");
         what_if.close();
         assert!(!what_if.is_open() && what_if.as_text().is_none());
+    }
+
+    #[test]
+    fn of_many_questions_asked_while_the_model_runs_the_newest_alone_is_answered() {
+        let world = sample::faulty();
+        let mut what_if = WhatIf::default();
+        // The model runs.
+        what_if.worker.lock().unwrap().busy = true;
+        let answers: Vec<Answer> = (0..60)
+            .map(|_| {
+                what_if.ask("mlx5_1/1", &world.ports[1]);
+                what_if.asked.as_ref().unwrap().answer.clone()
+            })
+            .collect();
+        Worker::run(&what_if.worker);
+        let answered: Vec<usize> = (0..60).filter(|at| answers[*at].get().is_some()).collect();
+        assert_eq!(answered, [59]);
+        assert!(!what_if.worker.lock().unwrap().busy);
+        what_if.worker.lock().unwrap().busy = true;
+        what_if.ask("mlx5_1/1", &world.ports[1]);
+        what_if.close();
+        assert!(what_if.worker.lock().unwrap().next.is_none(), "nobody waits for it any more");
     }
 }

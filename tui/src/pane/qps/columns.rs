@@ -38,7 +38,7 @@ pub(super) const COLUMNS: [(Of, Column); 15] = [
     (Of::State, table::text("STATE", 5, 240)),
     (Of::Pid, table::number("PID", 8, 80)),
     (Of::Comm, table::text("COMM", 15, 200).growing()),
-    (Of::Rate, table::number("TX b/s", 7, 220)),
+    (Of::Rate, table::number("b/s", 7, 220)),
     (Of::Posts, table::number("POSTS", 7, 40)),
     (Of::Bytes, table::number("BYTES", 8, 60)),
     (Of::Errors, table::number("ERR", 6, 210)),

@@ -49,7 +49,9 @@ impl By {
 /// What makes QPs belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key<'w> {
-    Process(Option<u32>, Option<&'w str>),
+    Process(u32),
+    /// QPs of the kernel, by its module.
+    Module(Option<&'w str>),
     Peer(Option<&'w str>),
     Port(&'w str, Option<u8>),
 }
@@ -59,7 +61,7 @@ enum Key<'w> {
 pub(super) struct Group {
     /// What they have in common, for people.
     pub(super) name: String,
-    /// The filter that leaves just them; empty where what they have in common is not known.
+    /// The filter that leaves just them; empty where there is none: not all of what they have in common is known.
     pub(super) filter: String,
     qps: u64,
     in_error: u64,
@@ -75,7 +77,7 @@ pub(super) const COLUMNS: [Column; 7] = [
     table::text("GROUP", 24, 255).growing(),
     table::number("QPs", 7, 250),
     table::number("IN ERR", 7, 245),
-    table::number("TX b/s", 7, 240),
+    table::number("b/s", 7, 240),
     table::number("POSTS", 8, 40),
     table::number("BYTES", 9, 50),
     table::number("ERR", 7, 230),
@@ -84,27 +86,25 @@ pub(super) const COLUMNS: [Column; 7] = [
 /// The column groups are sorted by at first.
 pub(super) const RATE: usize = 3;
 
-fn add<T: std::ops::Add<Output = T>>(sum: &mut Option<T>, one: Option<T>) {
+/// Adds what is known. What a recording says may be more than a number holds: a sum stops at the largest.
+fn add<T>(sum: &mut Option<T>, one: Option<T>, plus: fn(T, T) -> T) {
     *sum = match (sum.take(), one) {
-        (Some(sum), Some(one)) => Some(sum + one),
+        (Some(sum), Some(one)) => Some(plus(sum, one)),
         (one, other) => one.or(other),
     };
 }
 
 impl Group {
-    fn new(key: &Key<'_>) -> Self {
+    /// `comm` is the name of its first QP's process: threads may have names of their own.
+    fn new(key: &Key<'_>, comm: Option<&str>) -> Self {
         let (name, filter) = match key {
-            Key::Process(pid, comm) => (
-                format!("{} {}", comm.unwrap_or(UNKNOWN), pid.map_or(UNKNOWN.to_owned(), |pid| pid.to_string())),
-                pid.map_or(String::new(), |pid| format!("pid={pid}")),
-            ),
+            Key::Process(pid) => (format!("{} {pid}", comm.unwrap_or(UNKNOWN)), format!("pid={pid}")),
+            Key::Module(comm) => (format!("{} {UNKNOWN}", comm.unwrap_or(UNKNOWN)), String::new()),
             Key::Peer(gid) => {
-                (gid.unwrap_or(UNKNOWN).to_owned(), gid.map_or(String::new(), |gid| format!("peer={gid}")))
+                (gid.unwrap_or(UNKNOWN).to_owned(), gid.map_or(String::new(), |gid| format!("peer=={gid}")))
             }
-            Key::Port(device, port) => (
-                port.map_or_else(|| format!("{device}/{UNKNOWN}"), |port| format!("{device}/{port}")),
-                port.map_or_else(|| format!("device={device}"), |port| format!("device={device} port={port}")),
-            ),
+            Key::Port(device, Some(port)) => (format!("{device}/{port}"), format!("device=={device} port={port}")),
+            Key::Port(device, None) => (format!("{device}/{UNKNOWN}"), String::new()),
         };
         // The filter's words end at spaces.
         let filter = if matches!(key, Key::Peer(_)) && filter.contains(' ') { String::new() } else { filter };
@@ -114,10 +114,10 @@ impl Group {
     fn take(&mut self, world: &World, qp: &QpRecord) {
         self.qps += 1;
         self.in_error += u64::from(matches!(qp.state, QpState::Err | QpState::Sqe));
-        add(&mut self.rate, world.qps.rate_now(qp, world.now));
-        add(&mut self.posts, qp.stats_t.map(|_| qp.posts));
-        add(&mut self.bytes, qp.stats_t.map(|_| qp.bytes));
-        add(&mut self.errors, qp.errors);
+        add(&mut self.rate, world.qps.rate_now(qp, world.now), |a, b| a + b);
+        add(&mut self.posts, qp.stats_t.map(|_| qp.posts), u64::saturating_add);
+        add(&mut self.bytes, qp.stats_t.map(|_| qp.bytes), u64::saturating_add);
+        add(&mut self.errors, qp.errors, u64::saturating_add);
     }
 
     /// What a column is sorted by; unknown last.
@@ -168,11 +168,11 @@ pub(super) fn groups(
     for qp in qps.filter_map(|id| world.qps.get(id)) {
         let key = match by {
             By::Nothing => continue,
-            By::Process => Key::Process(qp.pid, qp.comm.as_deref()),
+            By::Process => qp.pid.map_or(Key::Module(qp.comm.as_deref()), Key::Process),
             By::Peer => Key::Peer(qp.remote_gid.as_deref()),
             By::Port => Key::Port(&world.device(qp.device).name, qp.port),
         };
-        groups.entry(key).or_insert_with_key(Group::new).take(world, qp);
+        groups.entry(key).or_insert_with_key(|key| Group::new(key, qp.comm.as_deref())).take(world, qp);
     }
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| {
@@ -185,8 +185,11 @@ pub(super) fn groups(
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns::{FIELDS, TEXTS, value};
     use super::*;
+    use crate::filter::Filter;
     use crate::sample;
+    use collector::observation::recording::Header;
 
     fn all(world: &World) -> impl Iterator<Item = QpRef> {
         world.qps.iter().map(|qp| qp.id)
@@ -209,8 +212,45 @@ mod tests {
         let groups = groups(&world, all(&world), By::Port, 2, false);
         assert_eq!(
             (&*groups[0].name, groups[0].in_error, &*groups[0].filter),
-            ("mlx5_4/1", 64, "device=mlx5_4 port=1")
+            ("mlx5_4/1", 64, "device==mlx5_4 port=1")
         );
         assert_eq!(groups[1].in_error, 0);
+    }
+
+    #[test]
+    fn the_filter_of_a_group_leaves_its_qps_and_no_others() {
+        use collector::observation::{Body, Observation, Qp};
+        let mut engine = collector::engine::Engine::new(Header::new(), collector::rule::Settings::default());
+        // A process whose threads have names of their own; names, numbers and addresses that begin as others do.
+        for n in 0..60u32 {
+            let device = ["mlx5_1", "mlx5_10", "mlx5_11"][n as usize % 3];
+            let qp = Qp {
+                device: device.into(),
+                qpn: 100 + n,
+                port: (n % 5 > 0).then_some(1),
+                pid: [Some(7), Some(77), None][n as usize / 3 % 3],
+                comm: Some(if n % 4 < 2 { "a" } else { "a b" }.into()),
+                remote_gid: Some(if n % 2 == 0 { "fe80::1" } else { "fe80::12" }.into()),
+                ..Qp::default()
+            };
+            engine.take(&Observation { t: 1, body: Body::Qp(qp) });
+        }
+        let world = engine.snapshot();
+        assert_eq!(all(&world).count(), 60);
+        for by in [By::Process, By::Peer, By::Port] {
+            for group in groups(&world, all(&world), by, RATE, false).iter().filter(|group| !group.filter.is_empty()) {
+                let filter = Filter::parse(&group.filter, &FIELDS).unwrap();
+                let mut sieve = filter.sieve(&TEXTS);
+                let left = world.qps.iter().filter(|qp| sieve.passes(|of| value(&world, qp, of))).count() as u64;
+                assert_eq!((left, &group.name), (group.qps, &group.name), "{}", group.filter);
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_a_number_holds_is_the_largest_number() {
+        let mut sum = Some(u64::MAX);
+        add(&mut sum, Some(1), u64::saturating_add);
+        assert_eq!(sum, Some(u64::MAX));
     }
 }
