@@ -98,9 +98,10 @@ impl Group {
                 format!("{} {}", comm.unwrap_or(UNKNOWN), pid.map_or(UNKNOWN.to_owned(), |pid| pid.to_string())),
                 pid.map_or(String::new(), |pid| format!("pid={pid}")),
             ),
-            Key::Peer(gid) => {
-                (gid.unwrap_or(UNKNOWN).to_owned(), gid.map_or(String::new(), |gid| format!("peer={gid}")))
-            }
+            Key::Peer(gid) => (
+                number::gid(gid.unwrap_or(UNKNOWN)).into_owned(),
+                gid.map_or(String::new(), |gid| format!("peer={gid}")),
+            ),
             Key::Port(device, port) => (
                 port.map_or_else(|| format!("{device}/{UNKNOWN}"), |port| format!("{device}/{port}")),
                 port.map_or_else(|| format!("device={device}"), |port| format!("device={device} port={port}")),
