@@ -54,6 +54,13 @@ fn given_back(name: &str, variables: &str, end: impl Fn(&Tmux), code: u8, said: 
     assert!(!read("before").trim().is_empty());
 }
 
+/// Sends a signal to what [`given_back`] runs.
+fn signal(tmux: &Tmux, signal: &str) {
+    let pid = std::fs::read_to_string(tmux.dir().join("pid")).expect("the shell wrote it");
+    let killed = Command::new("kill").args([signal, pid.trim()]).status().expect("kill runs");
+    assert!(killed.success());
+}
+
 #[test]
 fn q_gives_the_terminal_back() {
     given_back("q", "", |tmux| tmux.press(&["q"]), 0, &[]);
@@ -66,12 +73,32 @@ fn control_c_gives_the_terminal_back() {
 
 #[test]
 fn a_termination_signal_gives_the_terminal_back() {
-    let terminate = |tmux: &Tmux| {
-        let pid = std::fs::read_to_string(tmux.dir().join("pid")).expect("the shell wrote it");
-        let killed = Command::new("kill").args(["-TERM", pid.trim()]).status().expect("kill runs");
-        assert!(killed.success());
-    };
-    given_back("term", "", terminate, 0, &[]);
+    given_back("term", "", |tmux| signal(tmux, "-TERM"), 0, &[]);
+}
+
+#[test]
+fn a_signal_that_asks_for_a_core_gives_the_terminal_back_first() {
+    // 128 and the signal's number: the shell says that it ended the program.
+    given_back("quit", "", |tmux| signal(tmux, "-QUIT"), 131, &[]);
+}
+
+#[test]
+fn control_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again() {
+    let Some(tmux) = Tmux::shell("stop", SIZE) else { return };
+    tmux.type_text(&format!("{} demo", binary::path().display()));
+    tmux.press(&["Enter"]);
+    let taken = Modes { alternate_screen: true, cursor: false, mouse: true };
+    for _ in 0..2 {
+        tmux.wait("the terminal taken", || tmux.modes() == taken);
+        tmux.shows(&["1 Overview", "q quit"]);
+        tmux.press(&["C-z"]);
+        tmux.wait("the terminal given back", || tmux.modes() == Modes::PLAIN);
+        tmux.type_text("fg");
+        tmux.press(&["Enter"]);
+    }
+    tmux.shows(&["1 Overview", "q quit"]);
+    tmux.press(&["q"]);
+    tmux.wait("the terminal given back", || tmux.modes() == Modes::PLAIN);
 }
 
 #[test]

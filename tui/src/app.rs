@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use collector::clock;
-use collector::feed::{Command, Feed, Mode, Published};
+use collector::feed::{Command, Feed, Mode, Published, Status};
 use collector::inventory::Coverage;
 use collector::observation::Nanos;
 use crossterm::event::{Event, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
@@ -67,6 +67,7 @@ pub(crate) struct App {
     message: Option<(String, Nanos)>,
     copied: Option<String>,
     quit: bool,
+    suspend: bool,
     /// Something changed since the last frame.
     dirty: bool,
     /// There is a newer world than the one of the last frame, which nobody needs to see at once.
@@ -131,6 +132,7 @@ impl App {
             message: None,
             copied: None,
             quit: false,
+            suspend: false,
             dirty: true,
             newer: false,
             drawn_at: 0,
@@ -141,11 +143,6 @@ impl App {
         }
     }
 
-    /// The person wants to end.
-    pub(crate) fn quits(&self) -> bool {
-        self.quit
-    }
-
     /// Where worlds come from.
     pub(crate) fn feed(&self) -> Feed {
         self.feed.clone()
@@ -154,6 +151,21 @@ impl App {
     /// The open pane waits for something of its own, which does not wake the loop.
     pub(crate) fn waits(&mut self) -> bool {
         self.panes.get(self.open).waits()
+    }
+
+    /// The person wants to end, or the shell for a while.
+    pub(crate) fn leaves(&self) -> bool {
+        self.quit || self.suspend
+    }
+
+    /// The person wants the shell; asked for once.
+    pub(crate) fn suspends(&mut self) -> bool {
+        std::mem::take(&mut self.suspend)
+    }
+
+    /// What is on the terminal is not what was drawn.
+    pub(crate) fn redraw(&mut self) {
+        self.dirty = true;
     }
 
     /// Text to hand to the clipboard.
@@ -174,6 +186,9 @@ impl App {
             // A frozen screen too says how far behind it is.
             self.newer = true;
             self.dirty |= urgent(&self.latest, &latest);
+            if let Some(told) = ended(&self.latest.status, &latest.status) {
+                self.say(&told, clock::monotonic_ns());
+            }
             self.latest = latest;
             if !self.frozen {
                 self.shown = self.latest.clone();
@@ -256,11 +271,11 @@ impl App {
             help.draw(buf, self.body, self.open, time, &self.theme);
         }
         let span = shown.world.now.saturating_sub(shown.world.started);
-        let hidden = if self.open == PaneId::Overview { self.panes.overview.hidden } else { 0 };
-        let note = match hidden {
-            0 => format!("{} of history", number::age(span)),
-            1 => "1 column more: l".to_owned(),
-            n => format!("{n} columns more: l"),
+        let opens = self.panes.get(self.open).opens();
+        // What is out of sight is worth more than the keys in the middle.
+        let note = match self.panes.get(self.open).note() {
+            Some(text) => frame::Note { text, stays: true, opens },
+            None => frame::Note { text: format!("{} of history", number::age(span)), stays: false, opens },
         };
         let message = self.message.as_ref().map(|(text, _)| text.as_str());
         frame::footer(buf, row(below(rest, 2), self.body.height), self.open, time, message, &note, &self.theme);
@@ -280,18 +295,24 @@ impl App {
         self.dirty = true;
         let time = self.time();
         let quit = key::action(key, self.open, time) == Some(Action::Quit);
-        // Ctrl-C ends even then; the letter of any other key is a letter.
-        let ends = quit && !key.modifiers.is_empty();
+        // Ctrl-C ends even then, Ctrl-Z stops; the letter of any other key is a letter.
+        let suspends = key::action(key, self.open, time) == Some(Action::Suspend);
+        let ends = suspends || quit && !key.modifiers.is_empty();
         if !ends && self.panes.get(self.open).typing() {
             self.panes.get(self.open).type_key(key);
             return;
         }
         if let Some(help) = &mut self.help
+            && !ends
             && !quit
         {
-            let scrolled = key::action(key, self.open, time).is_some_and(|action| help.scroll(action));
+            let action = key::action(key, self.open, time);
+            let scrolled = action.is_some_and(|action| help.scroll(action));
             self.help = self.help.filter(|_| scrolled);
-            return;
+            // Who asks for a pane from here wants more than the help to go.
+            if scrolled || !matches!(action, Some(Action::Open(_) | Action::NextTab | Action::PreviousTab)) {
+                return;
+            }
         }
         if let Some(action) = key::action(key, self.open, time) {
             self.act(action, now);
@@ -339,6 +360,7 @@ impl App {
     fn act(&mut self, action: Action, now: Nanos) {
         match action {
             Action::Quit => self.quit = true,
+            Action::Suspend => self.suspend = true,
             Action::Help => self.help = Some(Help::default()),
             Action::Open(pane) => self.go_to_selected(pane),
             Action::NextTab => self.turn(1),
@@ -361,7 +383,8 @@ impl App {
                 let reaction = self.ask(|pane, scene| pane.act(action, scene));
                 let reaction = match (reaction, action) {
                     (Reaction::Ignored, Action::Leave) => {
-                        self.open = self.trail.pop().unwrap_or(PaneId::Overview);
+                        let back = self.trail.pop().unwrap_or(PaneId::Overview);
+                        self.arrive(back);
                         Reaction::Done
                     }
                     (Reaction::Ignored, Action::Copy) => Reaction::Copy(self.picture(), "what is in sight"),
@@ -422,9 +445,17 @@ impl App {
         if pane != self.open {
             self.trail.retain(|before| *before != pane);
             self.trail.push(self.open);
-            self.open = pane;
+            self.arrive(pane);
         }
         self.help = None;
+    }
+
+    /// Opens a pane. The overview is where every way begins: from there none leads back.
+    fn arrive(&mut self, pane: PaneId) {
+        self.open = pane;
+        if pane == PaneId::Overview {
+            self.trail.clear();
+        }
     }
 
     /// Opens a pane; one that shows a single thing shows what is selected here.
@@ -528,6 +559,18 @@ fn urgent(before: &Published, after: &Published) -> bool {
         || after.status.notices.len() != before.status.notices.len()
         || states(before) != states(after)
         || findings(before) != findings(after)
+}
+
+/// What to say of a recording that ended in between: where it is and what is in it.
+fn ended(before: &Status, now: &Status) -> Option<String> {
+    before.recording.as_ref().filter(|recording| recording.stopped.is_none())?;
+    let recording = now.recording.as_ref().or(before.recording.as_ref())?;
+    let going_on = now.recording.as_ref().is_some_and(|recording| recording.stopped.is_none());
+    (!going_on).then(|| {
+        let observations = number::grouped(recording.observations);
+        let why = recording.stopped.as_ref().map_or(String::new(), |why| format!("; {why}"));
+        format!("recorded to {}: {observations} observations{why}", recording.path.display())
+    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::key::{BINDINGS, Time};
+use crate::key::{Action, BINDINGS, Time};
 use crate::number::{self, UNKNOWN};
 use crate::pane::{PaneId, Scene, put};
 use crate::theme::Theme;
@@ -20,6 +20,11 @@ use crate::theme::Theme;
 const STALE_INTERVALS: u64 = 3;
 /// A live world is not called stale before this age, ns.
 const STALE_NS: u64 = 3_000_000_000;
+
+/// A live world is not called behind before this, ns: where nothing is observed, time is told every three seconds.
+const BEHIND_NS: u64 = 5_000_000_000;
+/// A share of one core above which the cost is no small matter, whatever was allowed.
+const DEAR: f64 = 0.25;
 
 /// Keys at the end of the footer that never go: help and quit.
 const LAST_KEYS: usize = 2;
@@ -47,6 +52,12 @@ pub(crate) fn stale_for(status: &Status, monotonic_now: Nanos) -> Option<u64> {
     (status.mode == Mode::Live && status.published_at > 0 && age > limit).then_some(age)
 }
 
+/// How much older than its publication what is shown is, when that is too long: the collector does not keep up.
+fn behind_by(status: &Status, world: &World) -> Option<u64> {
+    let limit = status.interval_ns.saturating_mul(STALE_INTERVALS).max(BEHIND_NS);
+    Some(status.published_at.saturating_sub(world.now)).filter(|behind| *behind > limit)
+}
+
 /// Draws the header line; `behind` is how much older than the newest the world shown is, while it is frozen, ns.
 pub(crate) fn header(
     buf: &mut Buffer,
@@ -66,7 +77,7 @@ pub(crate) fn header(
     ];
     if let Some(recording) = &status.recording {
         pieces.push(match &recording.stopped {
-            None => Piece::new(70, format!("● REC {}", number::bytes(recording.bytes)), theme.warning),
+            None => Piece::new(70, format!("● REC {} unpacked", number::bytes(recording.bytes)), theme.warning),
             Some(_) => Piece::new(70, "REC ended".to_owned(), theme.dim),
         });
     }
@@ -76,9 +87,7 @@ pub(crate) fn header(
     }
     pieces.push(probes(world, theme));
     pieces.push(seen(world, coverage, theme));
-    let cpu = number::percent(status.own.cpu_share);
-    let memory = number::known_bytes(status.own.resident_bytes);
-    pieces.push(Piece::new(30, format!("cost {cpu} cpu {memory}"), theme.dim));
+    pieces.push(cost(world, status, theme));
     let gap = 3;
     let width = usize::from(area.width).saturating_sub(1);
     while pieces.iter().map(|piece| piece.width() + gap).sum::<usize>().saturating_sub(gap) > width {
@@ -113,16 +122,40 @@ fn mode(scene: Scene<'_>, behind: Option<u64>, monotonic_now: Nanos) -> Piece {
             None => (format!("REPLAY {speed}{read}"), theme.strong),
         },
         (Mode::Demo, _) if status.paused => ("DEMO PAUSED".to_owned(), theme.warning),
-        (Mode::Demo, _) => ("DEMO".to_owned(), theme.strong),
+        (Mode::Demo, _) => match behind_by(status, world) {
+            Some(behind) => (format!("DEMO {} BEHIND", number::age(behind)), theme.warning),
+            // The usual interval goes without saying.
+            None if status.interval_ns == 1_000_000_000 => ("DEMO".to_owned(), theme.strong),
+            None => (format!("DEMO {}", number::span(status.interval_ns)), theme.strong),
+        },
         (Mode::Live, _) => match stale_for(status, monotonic_now) {
             Some(age) => {
                 let since = number::moment(world, world.now, false);
                 (format!("STALE {}: no data since {since}", number::age(age)), theme.alarm)
             }
-            None => (format!("LIVE {}", number::span(status.interval_ns)), theme.good),
+            None => match behind_by(status, world) {
+                Some(behind) => (format!("LIVE {} BEHIND", number::age(behind)), theme.warning),
+                None => (format!("LIVE {}", number::span(status.interval_ns)), theme.good),
+            },
         },
     };
     Piece::new(95, text, style)
+}
+
+/// What this program and its probes together take of one core, and its memory. Above what the probes may cost, or a
+/// quarter of a core, it is worth more room than most.
+fn cost(world: &World, status: &Status, theme: &Theme) -> Piece {
+    let probes = world.probes.as_ref();
+    let share = probes.and_then(|probes| probes.cost_share);
+    let over = share.zip(probes.and_then(|probes| probes.budget_share)).is_some_and(|(share, budget)| share > budget);
+    let sum = match (status.own.cpu_share, share) {
+        (Some(own), Some(probes)) => Some(own + probes),
+        (one, other) => one.or(other),
+    };
+    let loud = over || sum.is_some_and(|sum| sum > DEAR);
+    let memory = number::known_bytes(status.own.resident_bytes);
+    let text = format!("cost {} cpu {memory}", number::percent(sum));
+    Piece::new(if loud { 78 } else { 30 }, text, if loud { theme.warning } else { theme.dim })
 }
 
 fn probes(world: &World, theme: &Theme) -> Piece {
@@ -220,6 +253,16 @@ pub(crate) fn tabs(buf: &mut Buffer, area: Rect, scene: Scene<'_>, open: PaneId)
     places
 }
 
+/// What stands right of the keys.
+pub(crate) struct Note {
+    /// The words.
+    pub(crate) text: String,
+    /// Keys go so that it stays.
+    pub(crate) stays: bool,
+    /// There is something that Enter opens.
+    pub(crate) opens: bool,
+}
+
 /// Draws the footer: keys on the left, a message or a note on the right.
 pub(crate) fn footer(
     buf: &mut Buffer,
@@ -227,7 +270,7 @@ pub(crate) fn footer(
     pane: PaneId,
     time: Time,
     message: Option<&str>,
-    note: &str,
+    note: &Note,
     theme: &Theme,
 ) {
     if let Some(message) = message {
@@ -236,14 +279,15 @@ pub(crate) fn footer(
     }
     let mut words: Vec<(&str, &str)> = BINDINGS
         .iter()
-        .filter(|binding| binding.holds(pane, time))
+        .filter(|binding| binding.holds(pane, time) && (note.opens || binding.action != Action::Enter))
         .filter_map(|binding| Some((binding.shown, binding.footer?)))
         .collect();
     let long = |words: &[(&str, &str)]| {
         words.iter().map(|(key, word)| key.chars().count() + word.chars().count() + 3).sum::<usize>()
     };
     // Help and quit stand last and stay; the keys before them go from the right.
-    while words.len() > LAST_KEYS && long(&words) > usize::from(area.width) {
+    let kept = if note.stays { note.text.chars().count() + 2 } else { 0 };
+    while words.len() > LAST_KEYS && long(&words) + kept > usize::from(area.width) {
         words.remove(words.len() - 1 - LAST_KEYS);
     }
     let mut spans = vec![Span::raw(" ")];
@@ -253,7 +297,7 @@ pub(crate) fn footer(
     }
     let keys = Line::from(spans);
     put(buf, area, 0, &keys);
-    let note = Line::styled(note.to_owned(), theme.dim);
+    let note = Line::styled(note.text.clone(), theme.dim);
     let wide = u16::try_from(note.width()).unwrap_or(u16::MAX);
     let used = u16::try_from(keys.width()).unwrap_or(u16::MAX);
     if area.height > 0 && area.width > used.saturating_add(wide) {

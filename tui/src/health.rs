@@ -80,6 +80,21 @@ pub(crate) fn word(world: &World, finding: &Finding) -> String {
         "pcie.aer_fatal" => "AER FATAL".to_owned(),
         "pcie.downgrade" => "PCIe slow".to_owned(),
         "loopback.high" => "slow".to_owned(),
+        // Words that fit into the narrowest column.
+        "phy.pre_fec_trend" if !critical => "phy pre-FEC".to_owned(),
+        "ecn.rail_asymmetry" => "ECN rail".to_owned(),
+        "ecn.wrong_class" => "ECN class".to_owned(),
+        "ecn.host_marking" => "ECN by host".to_owned(),
+        "ecn.cnp_ignored" => "CNP ignored".to_owned(),
+        "ecn.cnp_lost" => "CNP lost".to_owned(),
+        "ecn.cnp_without_ce" => "CNP, no CE".to_owned(),
+        "qp.cache_pressure" => "QP cache".to_owned(),
+        "qp.error_state" => "QP error".to_owned(),
+        "qp.retry_exceeded" => "QP retries".to_owned(),
+        "qp.small_messages" => "QP small msgs".to_owned(),
+        "qp.software_error" => "QP software".to_owned(),
+        "port.unstable_bandwidth" => "unstable".to_owned(),
+        "pcie.bandwidth_bound" => "PCIe bound".to_owned(),
         rule => match rule.split_once('.') {
             Some(("phy" | "nic", _)) if critical => "FAILING".to_owned(),
             Some(("phy", what)) => format!("phy {}", words(what)),
@@ -95,4 +110,23 @@ pub(crate) fn word(world: &World, finding: &Finding) -> String {
 
 fn words(name: &str) -> String {
     name.replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn the_word_of_every_rule_fits_into_the_narrowest_column() {
+        let world = sample::faulty();
+        for rule in collector::rule::all().iter().filter(|rule| rule.id() != "link.down") {
+            for severity in [Severity::Info, Severity::Warning, Severity::Critical] {
+                let mut suspected = (*world.findings[0]).clone();
+                (suspected.rule, suspected.severity, suspected.grade) = (rule.id(), severity, Grade::Suspected);
+                let said = word(&world, &suspected);
+                assert!(said.chars().count() <= 14, "{said}");
+            }
+        }
+    }
 }

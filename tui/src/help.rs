@@ -21,8 +21,9 @@ fn meaning(pane: PaneId) -> &'static str {
     match pane {
         PaneId::Overview => {
             "Every port in a row, what it does now, and below the findings, worst first. NOW is the last interval, bits per \
-             second of RDMA; RETR ERR AER count the last 60 s; PAUSE is the share of time this port was told to stop; CNP/s \
-             sent and handled. HEALTH is the worst finding in a word. \"seen\" in the header: bytes and QPs the probes see."
+             second of RDMA; RETR ERR AER count the last 60 s; PAUSE is the share of time this port was told to stop; CNP/s: \
+             sent and handled together. HEALTH is the worst finding in a word; ok: no rule that could look raised one. In \
+             the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its probes, of one core."
         }
         PaneId::Port => {
             "One port over time, the newest at the right, and every counter. The cursor reads the charts at its time. TOTAL is \
@@ -39,14 +40,16 @@ fn meaning(pane: PaneId) -> &'static str {
              seen."
         }
         PaneId::Findings => {
-            "What rules concluded: worst first, what follows from it below (└), what is over last. The detail says what, since \
-             when, how sure and what would make it surer, what to do, the numbers it rests on with their limits and history \
-             (▼: it began; ◆: the cursor), commands to check by hand, and what the rule means and does not mean."
+            "What rules concluded: worst first, what belongs to it below (└), what is over last; > before an age: it was so \
+             when the watching began. The detail says what, since when, how sure and what would make it surer, what to do, \
+             the numbers it rests on with their limits and history (▼: it began; ◆: the cursor), commands to check by hand, \
+             and what the rule means and does not mean."
         }
         PaneId::Ecn => {
             "Marks (CE), CNPs and pause of every port. MARKED: of the packets received. PER CE: CNPs sent for each mark; less \
              than one is normal. PAUSED: told to stop; PAUSES: tells others. p50, QUIET: small operations now and at quiet \
-             times. Marks at low load without pause: marked too early. Pause without marks: marking is off or too late."
+             times. Marks at low load without pause: marked too early. Pause without marks: marking is off or too late. \
+             Congestion: a queue above K* = 0.17 · rate · RTT for L round trips."
         }
         PaneId::Pcie => {
             "Root ports, switches, adapters and their neighbours. LINK NOW against OF: what it could be. CAN: bits per second \
@@ -54,7 +57,7 @@ fn meaning(pane: PaneId) -> &'static str {
              –: nobody counts them there."
         }
         PaneId::Failover => {
-            "Each incident on a stopwatch: t0 first sign, t1 port down, t2 first QP, t3 bond switches, t4 first operation on \
+            "Each incident on a stopwatch: t0 first sign in the minute before, t1 port down, t2 first QP, t3 bond switches, t4 first operation on \
              another path. ● when it was seen; ─ it may have been earlier (≤); ◄ long before. OUTAGE: from the first of t1 t2 t3 to t4, at \
              least–at most. FLOOR: how soon a QP's own timers give up. ? : the times are not exact enough to tell."
         }
@@ -85,7 +88,8 @@ impl Help {
     pub(crate) fn draw(&mut self, buf: &mut Buffer, area: Rect, pane: PaneId, time: Time, theme: &Theme) {
         Clear.render(area, buf);
         let title = format!(" {} {}", pane.number(), pane.title());
-        let title = vec![Span::styled(title, theme.strong), Span::styled("   any other key closes", theme.dim)];
+        let title =
+            vec![Span::styled(title, theme.strong), Span::styled("   ↓ ↑ scroll, any other key closes", theme.dim)];
         put(buf, area, 0, &Line::from(title));
         let body = below(area, 1);
         let lines = page(pane, time, body.width, theme);

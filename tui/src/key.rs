@@ -75,6 +75,8 @@ pub(crate) enum Action {
     Theme,
     /// Explain the keys.
     Help,
+    /// Stop, and give the terminal to the shell until `fg`.
+    Suspend,
     /// End.
     Quit,
 }
@@ -157,14 +159,14 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[PageUp], "PgUp", Action::PageUp, Everywhere, "a screenful up", None),
     bind(&[Char('g'), Home], "g Home", Action::Top, Everywhere, "to the first row", None),
     bind(&[Char('G'), End], "G End", Action::Bottom, Everywhere, "to the last row", None),
-    bind(&[Right], "→", Action::Forward, Where::Replay, "one window on; 10 s on while it runs", None),
-    bind(&[Left], "←", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
-    bind(&[Left], "←", Action::Back, Where::Frozen, "to the moment before, of those that are kept", Some("back")),
-    bind(&[Right], "→", Action::Forward, Where::Frozen, "to the moment after it", Some("on")),
+    bind(&[Right], "Right", Action::Forward, Where::Replay, "one window on; 10 s on while it runs", None),
+    bind(&[Left], "Left", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
+    bind(&[Left], "Left", Action::Back, Where::Frozen, "to the moment before, of those that are kept", Some("back")),
+    bind(&[Right], "Right", Action::Forward, Where::Frozen, "to the moment after it", Some("on")),
     bind(&[Char('E')], "E", Action::ToEnd, Where::Replay, "to the end, as fast as it goes; Esc stops", Some("end")),
     bind(&[Char('B')], "B", Action::ToStart, Where::Replay, "to the beginning", None),
-    bind(&[Char('l'), Right], "→ l", Action::Right, CHARTS, "columns out of sight; in charts the cursor", None),
-    bind(&[Char('h'), Left], "← h", Action::Left, CHARTS, "the same to the left", None),
+    bind(&[Char('l'), Right], "Right l", Action::Right, CHARTS, "columns out of sight; in charts the cursor", None),
+    bind(&[Char('h'), Left], "Left h", Action::Left, CHARTS, "the same to the left", None),
     bind(&[Char(']')], "]", Action::Next, ONES, "the next port, QP or finding", Some("next")),
     bind(&[Char('[')], "[", Action::Previous, ONES, "the port, QP or finding before", None),
     bind(&[Char('/')], "/", Action::Filter, In(&[Qps]), "filter: comm=nccl errors>0 state=ERR qpn=17", Some("filter")),
@@ -202,7 +204,7 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char('8')], "8", Action::Open(Failover), Everywhere, "Failover: the stopwatch of each incident", None),
     bind(&[Char('9')], "9", Action::Open(Own), Everywhere, "Self: sources, probes, drops, own cost", None),
     bind(&[Char('?'), KeyCode::F(1)], "?", Action::Help, Everywhere, "this help", Some("help")),
-    bind(&[Char('q')], "q", Action::Quit, Everywhere, "quit (Ctrl-C too)", Some("quit")),
+    bind(&[Char('q')], "q", Action::Quit, Everywhere, "quit (Ctrl-C too; Ctrl-Z: to the shell)", Some("quit")),
 ];
 
 impl Binding {
@@ -231,6 +233,7 @@ pub(crate) fn action(key: KeyEvent, pane: PaneId, time: Time) -> Option<Action> 
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
             Char('c') => Some(Action::Quit),
+            Char('z') => Some(Action::Suspend),
             Char('d' | 'f') => Some(Action::PageDown),
             Char('u' | 'b') => Some(Action::PageUp),
             _ => None,

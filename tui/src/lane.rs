@@ -74,19 +74,19 @@ impl Axis {
     }
 }
 
-/// Draws values as bars over the whole area, `top` being full height. A value above zero is never invisible, an unknown
-/// one is a gap marked at the foot.
-pub(crate) fn bars(buf: &mut Buffer, area: Rect, values: &[Option<f64>], top: f64, style: Style, unknown: Style) {
+/// Draws values as bars over the whole area, `top` being full height. Zero is a line at the foot, a value above it is
+/// higher, an unknown one is a gap marked at the foot.
+pub(crate) fn bars(buf: &mut Buffer, area: Rect, values: &[Option<f64>], top: f64, style: Style, quiet: Style) {
     let height = f64::from(area.height);
     for (x, value) in (area.x..area.right()).zip(values) {
         let Some(value) = value else {
             if area.height > 0 {
-                buf.set_string(x, area.bottom() - 1, "·", unknown);
+                buf.set_string(x, area.bottom() - 1, "·", quiet);
             }
             continue;
         };
-        let share = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
-        let eighths = eighths(share * height, *value > 0.0);
+        let eighths = filled(*value, top, height);
+        let style = if *value > 0.0 { style } else { quiet };
         for y in 0..area.height {
             let filled = eighths.saturating_sub(usize::from(y) * 8).min(8);
             if filled > 0 {
@@ -102,38 +102,41 @@ pub(crate) fn sparkline(values: &[Option<f64>], top: f64) -> String {
         .iter()
         .map(|value| match value {
             None => "·",
-            Some(value) if top <= 0.0 => EIGHTHS[usize::from(*value > 0.0)],
-            Some(value) => EIGHTHS[eighths((value / top).clamp(0.0, 1.0), *value > 0.0).max(1)],
+            Some(value) => EIGHTHS[filled(*value, top, 1.0)],
         })
         .collect()
 }
 
 /// A history in lines of text, the highest first; `top` is full height.
 pub(crate) fn rows(values: &[Option<f64>], top: f64, height: usize) -> Vec<String> {
-    let filled = |value: f64| {
-        let share = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
-        eighths(share * height as f64, value > 0.0)
-    };
     let cell = |value: &Option<f64>, above: usize| match value {
         None if above == 0 => "·",
         None => " ",
-        // Zero has a foot: it is known.
-        Some(value) if *value <= 0.0 && above == 0 => EIGHTHS[1],
-        Some(value) => EIGHTHS[filled(*value).saturating_sub(above * 8).min(8)],
+        Some(value) => EIGHTHS[filled(*value, top, height as f64).saturating_sub(above * 8).min(8)],
     };
     (0..height).rev().map(|above| values.iter().map(|value| cell(value, above)).collect()).collect()
 }
 
 /// A horizontal bar of `width` cells.
 pub(crate) fn bar(share: f64, width: usize) -> String {
-    let eighths = eighths(share.clamp(0.0, 1.0) * width as f64, share > 0.0);
+    let eighths = eighths(share.clamp(0.0, 1.0) * width as f64).max(usize::from(share > 0.0));
     (0..width).map(|cell| LEFT_EIGHTHS[eighths.saturating_sub(cell * 8).min(8)]).collect()
 }
 
-fn eighths(cells: f64, visible: bool) -> usize {
+/// The eighths of a history's cell that are filled, of `height` cells. Zero has a foot, for it is known; what is above it
+/// is higher than the foot.
+fn filled(value: f64, top: f64, height: f64) -> usize {
+    if value <= 0.0 {
+        return 1;
+    }
+    let share = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
+    eighths(share * height).max(2)
+}
+
+fn eighths(cells: f64) -> usize {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of at most 2^16 cells")]
     let eighths = (cells * 8.0).round() as usize;
-    eighths.max(usize::from(visible))
+    eighths
 }
 
 #[cfg(test)]
@@ -142,7 +145,12 @@ mod tests {
 
     #[test]
     fn a_small_value_is_visible_and_an_unknown_one_is_not_zero() {
-        assert_eq!(sparkline(&[Some(0.0), Some(1e-9), None, Some(1.0)], 1.0), "▁▁·█");
+        assert_eq!(sparkline(&[Some(0.0), Some(1e-9), None, Some(1.0)], 1.0), "▁▂·█");
+        assert_eq!(rows(&[Some(0.0), Some(1e-9), None, Some(1.0)], 1.0, 1), ["▁▂·█"]);
+        let (area, style) = (Rect::new(0, 0, 4, 1), Style::new());
+        let mut buf = Buffer::empty(area);
+        bars(&mut buf, area, &[Some(0.0), Some(1e-9), None, Some(1.0)], 1.0, style, style);
+        assert_eq!(buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>(), "▁▂·█");
         assert_eq!(bar(1e-9, 3), "▏  ");
         assert_eq!(bar(0.0, 3), "   ");
         assert_eq!(bar(0.5, 3), "█▌ ");

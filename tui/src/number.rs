@@ -190,6 +190,14 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
+/// A GID as people know it: the IPv4 address where it holds one (RoCE v2 over IPv4: `::ffff:a.b.c.d`), else as it is.
+pub(crate) fn gid(gid: &str) -> Cow<'_, str> {
+    match gid.parse::<std::net::Ipv6Addr>().ok().and_then(|address| address.to_ipv4_mapped()) {
+        Some(address) => Cow::Owned(address.to_string()),
+        None => Cow::Borrowed(gid),
+    }
+}
+
 /// A time of the world: wall clock where the header ties it, else seconds since the first observation.
 pub(crate) fn moment(world: &collector::inventory::World, t: Nanos, millis: bool) -> String {
     match world.unix_ns(t) {
@@ -269,6 +277,13 @@ mod tests {
         assert_eq!(short_time(67_108_864), "67.1 ms");
         assert_eq!(age(38 * SECOND), "00:38");
         assert_eq!(age(90_061 * SECOND), "1d 01h");
+    }
+
+    #[test]
+    fn a_gid_that_holds_an_ipv4_address_is_written_as_one() {
+        assert_eq!(gid("0000:0000:0000:0000:0000:ffff:0a64:0320"), "10.100.3.32");
+        assert_eq!(gid("fe80:0000:0000:0000:0a64:03ff:fe20:0001"), "fe80:0000:0000:0000:0a64:03ff:fe20:0001");
+        assert_eq!(gid("no gid"), "no gid");
     }
 
     #[test]

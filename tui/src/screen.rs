@@ -78,7 +78,8 @@ impl Default for ScreenOptions {
 }
 
 /// Shows the feed until the person quits or a signal (SIGTERM, SIGHUP, SIGINT) ends it. The terminal is given back in
-/// any case, also when this returns an error or panics. The producer is not ended: that is the caller's.
+/// any case, also when this returns an error or panics. The producer is not ended: that is the caller's. SIGQUIT ends the
+/// process with a core, when the terminal has been given back; SIGTSTP and Ctrl-Z stop it until SIGCONT.
 pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
     let signals = Signals::watch().context("cannot watch for signals")?;
     let colour = options.color.colour();
@@ -88,23 +89,36 @@ pub fn run(feed: Feed, options: ScreenOptions) -> anyhow::Result<()> {
     let outcome = drive(&mut app, &mut screen, &signals);
     drop(screen);
     drop(watchdog);
+    signals.dump_if_asked();
     // A terminal that went away together with a signal is no error.
     if signals.came() { Ok(()) } else { outcome }
 }
 
 fn drive(app: &mut App, screen: &mut Screen, signals: &Signals) -> anyhow::Result<()> {
     let mut input = input::Terminal::open(app.feed(), signals).context("cannot open the terminal")?;
-    turn(app, &mut screen.terminal, &mut input, || signals.came())
+    loop {
+        turn(app, &mut screen.terminal, &mut input, || signals.came() || signals.stops())?;
+        let asked = app.suspends() || signals.stops();
+        if signals.came() || !asked {
+            return Ok(());
+        }
+        let stopped = screen.lend(|| signals.stop()).context("cannot take the terminal again")?;
+        app.redraw();
+        if !stopped {
+            app.say("there is no shell here that could continue a stopped program", clock::monotonic_ns());
+        }
+    }
 }
 
-/// The loop itself, on any terminal and with any input, until the person quits, `over` says so or nobody is there.
+/// The loop itself, on any terminal and with any input, until the person quits or wants the shell, `over` says so or nobody
+/// is there.
 pub(crate) fn turn<B: Backend<Error = io::Error>>(
     app: &mut App,
     terminal: &mut Terminal<B>,
     input: &mut impl Keys,
     over: impl Fn() -> bool,
 ) -> anyhow::Result<()> {
-    while !over() && !app.quits() {
+    while !over() && !app.leaves() {
         for panic in panics_elsewhere() {
             app.say(&panic, clock::monotonic_ns());
         }
@@ -124,7 +138,7 @@ pub(crate) fn turn<B: Backend<Error = io::Error>>(
             if let Some(text) = app.copied() {
                 input.copy(&text).context("cannot write to the terminal")?;
             }
-            if app.quits() || !input.more().context("cannot read from the terminal")? {
+            if app.leaves() || !input.more().context("cannot read from the terminal")? {
                 break;
             }
         }

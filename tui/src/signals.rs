@@ -1,5 +1,5 @@
-//! Signals that end the screen: they set a flag and wake the loop, which ends as it does for `q`. A change of the terminal's
-//! size only wakes it.
+//! Signals that end the screen or stop it for a while: they set a flag and wake the loop, which ends as it does for `q`, or
+//! gives the terminal to the shell as for Ctrl-Z. A change of the terminal's size only wakes it.
 
 use std::io::{self, Read};
 use std::net::Shutdown;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
-use signal_hook::low_level::pipe;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::low_level::{emulate_default_handler, pipe};
 
 /// Signals that end the screen.
-const ENDING: [i32; 3] = [SIGTERM, SIGHUP, SIGINT];
+const ENDING: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 
 /// Signals that somebody waits for; dropped, they are waited for no more.
 struct Registered(Vec<SigId>);
@@ -39,6 +39,10 @@ impl Drop for Registered {
 /// Watches for signals that end the screen, until it is dropped.
 pub(crate) struct Signals {
     flag: Arc<AtomicBool>,
+    /// Of those SIGQUIT: it asks for a core.
+    dump: Arc<AtomicBool>,
+    /// Somebody asked for the shell.
+    stop: Arc<AtomicBool>,
     wake: UnixStream,
     _registered: Registered,
 }
@@ -53,8 +57,33 @@ impl Signals {
             // First the flag: whoever is woken finds it set.
             registered.0.push(signal_hook::flag::register(signal, flag.clone())?);
         }
-        registered.writing(ENDING.into_iter().chain([SIGWINCH]), &sent)?;
-        Ok(Self { flag, wake, _registered: registered })
+        let (dump, stop) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        registered.0.push(signal_hook::flag::register(SIGQUIT, dump.clone())?);
+        registered.0.push(signal_hook::flag::register(SIGTSTP, stop.clone())?);
+        registered.writing(ENDING.into_iter().chain([SIGTSTP, SIGWINCH]), &sent)?;
+        Ok(Self { flag, dump, stop, wake, _registered: registered })
+    }
+
+    /// Ends the process with a core if that was asked for. The terminal must have been given back.
+    pub(crate) fn dump_if_asked(&self) {
+        if self.dump.load(Ordering::Relaxed) {
+            // It comes back only where that is not possible; then the process ends as for the other signals.
+            let _ = emulate_default_handler(SIGQUIT);
+        }
+    }
+
+    /// The shell was asked for, and has not been given the terminal yet.
+    pub(crate) fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Stops the process until somebody continues it. Not where there is no shell that would: the kernel too lets a
+    /// process group without one run on. Says whether it was stopped.
+    pub(crate) fn stop(&self) -> bool {
+        let shell = rustix::process::getsid(None).is_ok_and(|session| session != rustix::process::getpgrp());
+        let stopped = shell && emulate_default_handler(SIGTSTP).is_ok();
+        self.stop.store(false, Ordering::Relaxed);
+        stopped
     }
 
     /// One of the signals came.

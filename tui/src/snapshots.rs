@@ -183,3 +183,18 @@ fn control_characters_of_a_process_name_never_reach_the_terminal() {
     assert!(text.contains("a]0;bc"), "{text}");
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
 }
+
+#[test]
+fn a_source_of_a_collector_that_is_behind_is_as_old_as_it_is() {
+    let world = sample::healthy();
+    let shown = |mode, behind: u64| {
+        let feed = sample::feed(world.clone(), mode);
+        let published_at = world.now + behind * 1_000_000_000;
+        feed.publish(world.clone(), Status { published_at, ..sample::Node::status(mode) });
+        screen(feed, ScreenOptions { first: PaneId::Own, ..ScreenOptions::default() }, (120, 40))
+    };
+    assert!(shown(Mode::Live, 0).contains("last data 00:00 ago"));
+    assert!(shown(Mode::Live, 40).contains("last data 00:40 ago"), "{}", shown(Mode::Live, 40));
+    // A recording is read at its own pace.
+    assert!(shown(Mode::Replay, 40).contains("last data 00:00 ago"));
+}

@@ -82,9 +82,43 @@ pub(crate) fn fit(columns: &[Column], width: u16, skip: usize) -> Vec<Placed> {
     placed
 }
 
-/// How many columns are not in sight.
-pub(crate) fn hidden(columns: &[Column], placed: &[Placed]) -> usize {
-    columns.len() - placed.len()
+/// How many columns are not in sight although they were not scrolled out.
+pub(crate) fn hidden(columns: &[Column], placed: &[Placed], skip: usize) -> usize {
+    let shown = |index: usize| placed.iter().any(|place| place.index == index);
+    (skip + 1..columns.len()).filter(|index| !shown(*index)).count()
+}
+
+/// How many columns to scroll out so that at least one comes into sight that is not; as many as now where none would.
+pub(crate) fn further(columns: &[Column], width: u16, skip: usize) -> usize {
+    let shown: Vec<usize> = fit(columns, width, skip).iter().map(|place| place.index).collect();
+    let brings = |skip: &usize| fit(columns, width, *skip).iter().any(|place| !shown.contains(&place.index));
+    (skip + 1..columns.len()).find(brings).unwrap_or(skip)
+}
+
+/// The step before this one on the way there.
+pub(crate) fn nearer(columns: &[Column], width: u16, skip: usize) -> usize {
+    let mut at = 0;
+    loop {
+        let next = further(columns, width, at);
+        if next >= skip || next == at {
+            return at;
+        }
+        at = next;
+    }
+}
+
+/// What the footer says of columns that are not in sight: `hidden` of them, `skip` scrolled out.
+pub(crate) fn hint(hidden: usize, skip: usize) -> Option<String> {
+    let more = match hidden {
+        0 => None,
+        1 => Some("1 column more: l".to_owned()),
+        n => Some(format!("{n} columns more: l")),
+    };
+    match (more, skip) {
+        (more, 0) => more,
+        (None, _) => Some("columns before: h".to_owned()),
+        (Some(more), _) => Some(format!("{more}, before: h")),
+    }
 }
 
 /// Draws the titles; `marks` adds to a title (the sort arrow).
@@ -150,6 +184,25 @@ mod tests {
     #[test]
     fn scrolling_brings_hidden_columns_into_sight() {
         assert_eq!(kept(13, 2), [0, 3]);
+    }
+
+    #[test]
+    fn each_step_to_the_right_brings_a_column_and_the_way_back_is_the_same() {
+        let mut steps = vec![0];
+        while further(&COLUMNS, 13, steps[steps.len() - 1]) != steps[steps.len() - 1] {
+            let skip = steps[steps.len() - 1];
+            let next = further(&COLUMNS, 13, skip);
+            let before = kept(13, skip);
+            assert!(kept(13, next).iter().any(|index| !before.contains(index)), "{steps:?}");
+            assert_eq!(nearer(&COLUMNS, 13, next), skip);
+            steps.push(next);
+        }
+        assert!(steps.len() > 1);
+        // Scrolled to the end nothing more is announced.
+        let last = steps[steps.len() - 1];
+        assert_eq!(hidden(&COLUMNS, &fit(&COLUMNS, 13, last), last), 0);
+        assert_eq!(hint(0, last).as_deref(), Some("columns before: h"));
+        assert_eq!(hint(hidden(&COLUMNS, &fit(&COLUMNS, 13, 0), 0), 0).as_deref(), Some("2 columns more: l"));
     }
 
     #[test]

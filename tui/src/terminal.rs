@@ -45,10 +45,7 @@ impl Screen {
                 before(panic);
             }
         }));
-        TAKEN.store(true, Ordering::SeqCst);
-        let taken = enable_raw_mode()
-            .and_then(|()| execute!(stdout(), EnterAlternateScreen, EnableMouseCapture))
-            .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        let taken = take().and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         match taken {
             Ok(terminal) => Ok(Self { terminal, hook }),
             Err(error) => {
@@ -56,6 +53,15 @@ impl Screen {
                 Err(error)
             }
         }
+    }
+
+    /// Gives the terminal back while `meanwhile` runs, and takes it again; what was on it is gone.
+    pub(crate) fn lend<T>(&mut self, meanwhile: impl FnOnce() -> T) -> io::Result<T> {
+        give_back();
+        let outcome = meanwhile();
+        take()?;
+        self.terminal.clear()?;
+        Ok(outcome)
     }
 }
 
@@ -77,6 +83,13 @@ impl Drop for Screen {
 /// Panics of other threads since the last call.
 pub(crate) fn panics_elsewhere() -> Vec<String> {
     std::mem::take(&mut ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Raw mode, alternate screen, mouse.
+fn take() -> io::Result<()> {
+    TAKEN.store(true, Ordering::SeqCst);
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, EnableMouseCapture)
 }
 
 /// Gives the terminal back, once. Errors are of no use here: there is nowhere to show them.

@@ -147,7 +147,8 @@ fn a_pane_of_one_thing_shows_what_was_selected() {
     draw(&mut app);
     press(&mut app, KeyCode::Down);
     press(&mut app, KeyCode::Char('4'));
-    assert!(text(draw(&mut app)).contains(" mlx5_1 QP 163 "));
+    // What died stands first.
+    assert!(text(draw(&mut app)).contains(" mlx5_4 QP 101 "));
 }
 
 #[test]
@@ -183,9 +184,9 @@ fn keys_are_letters_while_a_filter_is_typed() {
     draw(&mut app);
     press(&mut app, KeyCode::Char('/'));
     press(&mut app, KeyCode::Char('q'));
-    assert!(!app.quits());
+    assert!(!app.leaves());
     app.take(&Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), 1);
-    assert!(app.quits());
+    assert!(app.leaves());
 }
 
 fn shown(app: &mut App) -> String {
@@ -371,7 +372,7 @@ fn a_frozen_screen_is_led_back_through_whole_moments_and_forth_again_to_where_it
     pass(&mut app, 45..=46);
     let frozen = shown(&mut app);
     assert!(frozen.contains("14:02:53   PAUSED 00:02 behind (space goes on)"), "{frozen}");
-    assert!(frozen.contains("← back  → on"), "{frozen}");
+    assert!(frozen.contains("Left back  Right on"), "{frozen}");
     for _ in 0..5 {
         press(&mut app, KeyCode::Left);
     }
@@ -423,4 +424,124 @@ fn a_cursor_reads_the_charts_of_a_finding_at_its_time() {
     assert!(text.contains(" at  14:02:") && text.contains('◆') && !text.contains(" now 14:02"), "{text}");
     press(&mut app, KeyCode::Esc);
     assert!(shown(&mut app).contains(" now 14:02:53 "), "Esc puts it back before it leads out");
+}
+
+#[test]
+fn esc_on_the_overview_stays_there_and_from_anywhere_leads_to_it() {
+    let (mut app, _feed) = app(Mode::Live);
+    draw(&mut app);
+    type_in(&mut app, "98");
+    type_in(&mut app, "1");
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(app.open, PaneId::Overview);
+    type_in(&mut app, "3798");
+    for _ in 0..9 {
+        press(&mut app, KeyCode::Esc);
+    }
+    assert_eq!(app.open, PaneId::Overview);
+}
+
+#[test]
+fn a_pane_s_number_opens_it_from_the_help_too() {
+    let (mut app, _feed) = app(Mode::Live);
+    draw(&mut app);
+    type_in(&mut app, "?9");
+    assert!(app.help.is_none());
+    assert_eq!(app.open, PaneId::Own);
+    // A key that scrolls does not close it, any other does and does nothing else.
+    type_in(&mut app, "?");
+    press(&mut app, KeyCode::Down);
+    assert!(app.help.is_some());
+    type_in(&mut app, "r");
+    assert!(app.help.is_none() && app.message.is_none());
+}
+
+#[test]
+fn control_z_asks_for_the_shell_whatever_is_typed() {
+    let (mut app, _feed) = app(Mode::Live);
+    type_in(&mut app, "3/");
+    app.take(&Event::Key(KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL)), 1);
+    assert!(app.leaves() && app.suspends() && !app.suspends() && !app.leaves());
+    draw(&mut app);
+    assert!(!app.changed(1));
+    app.redraw();
+    assert!(app.changed(1), "what the shell left on the terminal is not what was drawn");
+}
+
+#[test]
+fn the_cost_in_the_header_has_the_probes_in_it_and_stays_when_it_is_above_what_they_may() {
+    let (mut app, feed) = app(Mode::Live);
+    let header = |app: &mut App, width: u16| {
+        let area = Rect::new(0, 0, width, 24);
+        let mut buf = Buffer::empty(area);
+        app.draw(area, &mut buf, 1);
+        buf.content[..usize::from(width)].iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
+    };
+    assert!(!header(&mut app, 80).contains("cost"));
+    let mut world = (*app.shown.world).clone();
+    let probes = world.probes.as_mut().unwrap();
+    let probes = Arc::make_mut(probes);
+    (probes.cost_share, probes.budget_share) = (Some(2.65), Some(0.01));
+    feed.publish(Arc::new(world), app.shown.status.clone());
+    app.look();
+    for width in [80, 140] {
+        assert!(header(&mut app, width).contains("cost 265% cpu"), "{}", header(&mut app, width));
+    }
+}
+
+#[test]
+fn a_collector_that_does_not_keep_up_is_called_behind() {
+    for (mode, word) in [(Mode::Live, "LIVE"), (Mode::Demo, "DEMO")] {
+        let (mut app, feed) = app(mode);
+        assert!(!shown(&mut app).contains("BEHIND"));
+        let published_at = app.shown.world.now + 40_000_000_000;
+        let status = Status { published_at, ..app.shown.status.clone() };
+        feed.publish(app.shown.world.clone(), status);
+        app.look();
+        assert!(shown(&mut app).contains(&format!("{word} 00:40 BEHIND")), "{}", shown(&mut app));
+    }
+}
+
+#[test]
+fn the_end_of_a_recording_says_where_it_is_and_what_is_in_it() {
+    let (mut app, feed) = app(Mode::Live);
+    let recording = collector::feed::RecordingStatus {
+        path: PathBuf::from("/var/tmp/r.jsonl.zst"),
+        bytes: 1_856_000,
+        observations: 12_345,
+        stopped: None,
+    };
+    let status = |recording| Status { recording, ..app.shown.status.clone() };
+    let (runs, none) = (status(Some(recording)), status(None));
+    for status in [runs, none] {
+        feed.publish(app.shown.world.clone(), status);
+        app.look();
+    }
+    assert!(shown(&mut app).contains("recorded to /var/tmp/r.jsonl.zst: 12,345 observations"), "{}", shown(&mut app));
+}
+
+#[test]
+fn enter_is_not_offered_where_it_opens_nothing() {
+    let (mut app, _feed) = app(Mode::Live);
+    for (pane, offered) in [("8", false), ("5", false), ("7", true)] {
+        type_in(&mut app, pane);
+        let text = shown(&mut app);
+        assert_eq!(text.lines().last().unwrap().contains("Enter open"), offered, "{pane}: {text}");
+    }
+}
+
+#[test]
+fn the_qp_that_died_last_takes_the_place_of_one_that_nobody_chose() {
+    let (mut app, feed) = app(Mode::Live);
+    type_in(&mut app, "4");
+    assert!(shown(&mut app).contains(" RTS "));
+    feed.publish(sample::faulty(), app.shown.status.clone());
+    app.look();
+    let text = shown(&mut app);
+    assert!(text.contains(" mlx5_4 QP ") && text.contains(" ERR "), "{text}");
+    // Of a port or a finding that is selected it is that port's.
+    let mut app = App::new(sample::feed(sample::faulty(), Mode::Live), ScreenOptions::default(), true);
+    draw(&mut app);
+    type_in(&mut app, "G4");
+    assert!(shown(&mut app).contains(" mlx5_1 QP "), "{}", shown(&mut app));
 }

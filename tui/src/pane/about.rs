@@ -50,6 +50,12 @@ impl<'t> About<'t> {
         self.with(220, text, style)
     }
 
+    /// What needs a look.
+    pub(crate) fn alarm(self, text: impl Into<String>) -> Self {
+        let style = self.theme.critical;
+        self.with(230, text, style)
+    }
+
     /// What is not seen here that could be.
     pub(crate) fn unseen(self, text: impl Into<String>) -> Self {
         let style = self.theme.warning;

@@ -1,20 +1,22 @@
 //! The findings as the overview tells them: the worst in full, the same on several ports once, what follows from
 //! something below it or, where there is no room, only counted.
 //!
-//! When the rows are short there go, in this order: what follows from something, the last first; what to do about the
-//! worst; the summaries of all but the worst; the findings at the end of the list.
+//! When the rows are short there go, in this order: what follows from something, the last first; the summaries of all but
+//! the worst; what to do about the worst but for its first line; the end of its summary; that first line; the findings at
+//! the end of the list.
 
 use std::collections::BTreeMap;
 
-use collector::finding::Severity;
+use collector::finding::{Finding, Severity};
 use collector::incident::{self, Place};
 use collector::inventory::World;
+use collector::observation::Nanos;
 
 use super::finding_row::rows;
 use super::wrap;
 
-/// Rows a summary takes at most, its first line included.
-const MOST_ROWS: u16 = 7;
+/// Rows the worst has at least before what to do about it goes: its first line and two of its summary.
+const LEAST_ROWS: usize = 3;
 
 /// A finding of the digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +27,19 @@ pub(crate) struct Told {
     pub(crate) place: Place,
     /// Further findings of the same rule and severity that it stands for.
     pub(crate) others: usize,
+    /// When the first of them began.
+    pub(crate) since: Nanos,
     /// Its rows on the screen.
     pub(crate) rows: u16,
+}
+
+impl Told {
+    /// Gives up to so many rows, but keeps `least`.
+    fn shorten(&mut self, by: usize, least: usize) {
+        let rows = usize::from(self.rows);
+        let left = rows.saturating_sub(by).max(least.min(rows));
+        self.rows = u16::try_from(left).unwrap_or(u16::MAX);
+    }
 }
 
 /// What is shown, in this order.
@@ -60,13 +73,23 @@ pub(crate) fn digest(world: &World, width: u16, height: u16) -> Digest {
             digest.told.remove(at);
         }
     }
-    if digest.rows() > height {
-        digest.advice.clear();
+    for at in (1..digest.told.len()).rev() {
+        let over = digest.rows().saturating_sub(height);
+        digest.told[at].shorten(over, 1);
+    }
+    let over = digest.rows().saturating_sub(height);
+    if over > 0 && digest.advice.len() > 1 {
+        digest.advice.truncate(digest.advice.len().saturating_sub(over + 1).max(1));
+        if let Some(last) = digest.advice.last_mut() {
+            last.push_str(" …");
+        }
+    }
+    let over = digest.rows().saturating_sub(height);
+    if let Some(first) = digest.told.first_mut() {
+        first.shorten(over, LEAST_ROWS);
     }
     if digest.rows() > height {
-        for told in digest.told.iter_mut().skip(1) {
-            told.rows = 1;
-        }
+        digest.advice.clear();
     }
     let rest = digest.told.len().saturating_sub(1);
     if let Some(first) = digest.told.first_mut() {
@@ -93,15 +116,21 @@ fn whole(world: &World, width: u16) -> Digest {
             Some((first, n)) if *first == at => n - 1,
             _ => continue,
         };
-        let full = rows(world, finding, width).min(MOST_ROWS);
-        told.push(Told { finding: at, place: places[at], others, rows: full });
+        let alike = |other: &Finding| (other.rule, other.severity) == (finding.rule, finding.severity);
+        let kind = findings.iter().enumerate().filter(|(at, other)| root(*at) && alike(other));
+        let since = kind.map(|(_, other)| other.first_t).min().unwrap_or(finding.first_t);
+        told.push(Told { finding: at, place: places[at], others, since, rows: rows(world, finding, width) });
         // Of several incidents of a kind the consequences are many and alike.
         if others == 0 {
             let parts = (at + 1..findings.len()).take_while(|part| !root(*part));
-            told.extend(parts.map(|part| Told { finding: part, place: Place::Part, others: 0, rows: 1 }));
+            let part = |part: usize| {
+                let since = findings[part].first_t;
+                Told { finding: part, place: Place::Part, others: 0, since, rows: 1 }
+            };
+            told.extend(parts.map(part));
         }
     }
-    let advice = told.first().map(|first| &findings[first.finding]).filter(|first| first.severity > Severity::Info);
+    let advice = told.first().map(|first| &findings[first.finding]).filter(|first| !first.advice.is_empty());
     let advice = advice.map_or_else(Vec::new, |first| {
         let text = format!("→ {}", first.advice);
         wrap(&text, usize::from(width.saturating_sub(8)).max(20))
@@ -131,6 +160,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_line_of_what_to_do_outlives_what_follows_and_the_other_summaries() {
+        let mut world = (*sample::faulty()).clone();
+        let mut worst = (*world.findings[0]).clone();
+        worst.advice = "Check the cable, the module and the switch port at the other end. ".repeat(4);
+        worst.summary = "one word after the other until there is no room for it any more. ".repeat(8);
+        world.findings[0] = std::sync::Arc::new(worst);
+        let whole = digest(&world, 80, 60);
+        // However long it is: where there is room nothing is cut.
+        assert!(whole.told[0].rows > 7 && whole.advice.len() > 2 && !whole.advice.concat().contains('…'), "{whole:?}");
+        let roots = whole.told.iter().filter(|told| told.place != Place::Part).count();
+        for height in LEAST_ROWS + roots..whole.rows() {
+            let digest = digest(&world, 80, u16::try_from(height).unwrap());
+            assert!(digest.advice[0].starts_with("→ Check the cable"), "{height}: {digest:?}");
+            assert!(usize::from(digest.told[0].rows) >= LEAST_ROWS && digest.rows() <= height, "{height}: {digest:?}");
+            let cut = digest.advice.len() < whole.advice.len();
+            assert_eq!(digest.advice.last().unwrap().ends_with('…'), cut, "{height}: {digest:?}");
+        }
+    }
+
+    #[test]
     fn the_same_on_several_ports_is_told_once() {
         let mut world = (*sample::faulty()).clone();
         let link = world.findings.iter().find(|finding| finding.rule == "link.down").unwrap().clone();
@@ -138,9 +187,11 @@ mod tests {
         assert_eq!(parts, 1);
         let mut second = (*link).clone();
         second.subject.device = Some("mlx5_9".into());
+        second.first_t = link.first_t - 17;
         world.findings.push(std::sync::Arc::new(second));
         let told = digest(&world, 80, 60).told;
         assert_eq!(told.iter().filter(|told| told.place == Place::Part).count(), 0);
         assert_eq!(told[0].others, 1);
+        assert_eq!(told[0].since, link.first_t - 17, "the group is as old as its oldest");
     }
 }

@@ -6,7 +6,7 @@ mod whatif;
 
 use collector::dcqcn;
 use collector::inventory::{CongestionRecord, PortKey, PortRecord, SizeClass, World};
-use collector::observation::Nanos;
+use collector::observation::{Nanos, PortState};
 use collector::timeline::counter_table::Meaning;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,7 +16,7 @@ use ratatui::text::{Line, Span};
 use self::scatter::draw_scatter;
 use self::whatif::WhatIf;
 use super::about::About;
-use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, more_below, put, row, wrap};
 use crate::health;
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
@@ -105,7 +105,13 @@ impl Pane for Ecn {
         }
         let Some(port) = ports.get(self.list.row) else { return };
         let rest = below(area, 2 + rows);
-        heading(buf, rest, 0, &format!("{}: marks against load", name(world, port)), theme);
+        let hidden = ports.len().saturating_sub(self.list.height);
+        let hidden = match hidden {
+            0 => String::new(),
+            1 => "   1 port more: j, k".to_owned(),
+            n => format!("   {n} ports more: j, k"),
+        };
+        heading(buf, rest, 0, &format!("{}: marks against load{hidden}", name(world, port)), theme);
         let body = below(rest, 1);
         if self.what_if.is_open() {
             self.what_if.draw(buf, rest, theme);
@@ -129,6 +135,7 @@ impl Pane for Ecn {
         for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top)) {
             put(buf, place, at, line);
         }
+        more_below(buf, place, self.text.top + self.text.height < self.lines, ": PgDn", theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -256,6 +263,8 @@ fn cells(scene: Scene<'_>, port: &PortRecord) -> Vec<Line<'static>> {
     let health = match verdict(world, port) {
         Some(finding) => Line::styled(crate::health::word(world, finding), theme.severity_word(finding.severity)),
         None if port.reading(Meaning::EcnMarkedRx).is_none() => Line::styled("not counted", theme.dim),
+        // A port that carries nothing is judged by nobody.
+        None if port.state != PortState::Active => Line::styled(UNKNOWN, theme.dim),
         None => Line::styled("ok", theme.good),
     };
     vec![
@@ -295,7 +304,7 @@ fn detail(scene: Scene<'_>, port: &PortRecord, width: usize) -> Vec<Line<'static
         None => say("congestion control: its parameters were not read (9 says why)", theme.dim, &mut lines),
         Some(congestion) => {
             say(&class(world, congestion), theme.text, &mut lines);
-            parameters(scene, port, congestion, &mut lines);
+            parameters(scene, port, congestion, width, &mut lines);
         }
     }
     let load = port.throughput().rx_gbps.zip(port.rate_gbps).map(|(rx, rate)| (rx / rate * 100.0).round());
@@ -340,7 +349,13 @@ fn class(world: &World, congestion: &CongestionRecord) -> String {
 }
 
 /// The parameters that were read, beside the NIC's default and the paper's; what differs stands out.
-fn parameters(scene: Scene<'_>, port: &PortRecord, congestion: &CongestionRecord, lines: &mut Vec<Line<'static>>) {
+fn parameters(
+    scene: Scene<'_>,
+    port: &PortRecord,
+    congestion: &CongestionRecord,
+    width: usize,
+    lines: &mut Vec<Line<'static>>,
+) {
     let theme = scene.theme;
     let rows = dcqcn::parameters(&congestion.np, &congestion.rp, port.rate_gbps);
     let read: Vec<_> = rows.iter().filter(|row| row.value.is_some()).collect();
@@ -348,21 +363,34 @@ fn parameters(scene: Scene<'_>, port: &PortRecord, congestion: &CongestionRecord
         lines.push(Line::styled(" none of the parameters was read", theme.dim));
         return;
     }
-    let head = format!(" {:<28} {:>8} {:>8} {:>8}  {}", "PARAMETER", "HERE", "DEFAULT", "PAPER", "UNIT");
+    // Where it is narrow the paper's value goes before the unit does.
+    let (name, paper) = if width < 64 { (26, false) } else { (28, true) };
+    let third = |text: String| if paper { format!(" {text:>8}") } else { String::new() };
+    let head =
+        format!(" {:<name$} {:>8} {:>8}{}  {}", "PARAMETER", "HERE", "DEFAULT", third("PAPER".to_owned()), "UNIT");
     lines.push(Line::styled(head, theme.title));
     for parameter in read {
         let differs = parameter.value.zip(parameter.nic_default).is_some_and(|(a, b)| (a - b).abs() > f64::EPSILON);
         let text = |n: Option<f64>| number::plain(n).into_owned();
         let mut spans = vec![
-            Span::styled(format!(" {:<28} ", parameter.parameter), theme.text),
+            Span::styled(format!(" {:<name$} ", parameter.parameter), theme.text),
             Span::styled(format!("{:>8}", text(parameter.value)), if differs { theme.warning } else { theme.text }),
-            Span::styled(format!(" {:>8} {:>8}", text(parameter.nic_default), text(parameter.paper)), theme.dim),
+            Span::styled(format!(" {:>8}{}", text(parameter.nic_default), third(text(parameter.paper))), theme.dim),
             Span::styled(format!("  {}", parameter.unit), theme.dim),
         ];
-        if let Some(note) = &parameter.note {
+        let used: usize = spans.iter().map(Span::width).sum();
+        let Some(note) = &parameter.note else {
+            lines.push(Line::from(spans));
+            continue;
+        };
+        if used + 3 + note.chars().count() <= width {
             spans.push(Span::styled(format!("  {note}"), theme.dim));
+            lines.push(Line::from(spans));
+        } else {
+            lines.push(Line::from(spans));
+            let below = wrap(note, width.saturating_sub(5).max(20));
+            lines.extend(below.into_iter().map(|part| Line::styled(format!("    {part}"), theme.dim)));
         }
-        lines.push(Line::from(spans));
     }
 }
 

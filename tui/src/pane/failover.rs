@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use collector::inventory::{Ending, Failover, Moment, Span as TimeSpan, Verdict, World};
+use collector::observation::PortState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::about::About;
-use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, as_text, below, heading, more_below, put, row, wrap};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
 use crate::selection::Selection;
@@ -31,7 +32,7 @@ const COLUMNS: [Column; 9] = [
     table::number("WARNING", 12, 60),
     table::number("OUTAGE", 16, 250),
     table::number("FLOOR", 9, 30),
-    table::text("BUDGETS", 28, 245),
+    table::text("BUDGETS", 30, 245),
 ];
 
 /// The pane.
@@ -43,6 +44,8 @@ pub(crate) struct FailoverPane {
     text: Selection,
     lines: usize,
     list_at: u16,
+    /// There was none when last drawn.
+    empty: bool,
 }
 
 impl FailoverPane {
@@ -67,7 +70,8 @@ impl Pane for FailoverPane {
         let incidents = newest_first(scene.world);
         about(scene, incidents.len()).draw(buf, area);
         self.list_at = 2;
-        if incidents.is_empty() {
+        self.empty = incidents.is_empty();
+        if self.empty {
             draw_nothing(scene, below(area, 1), buf);
             return;
         }
@@ -88,7 +92,7 @@ impl Pane for FailoverPane {
         }
         let Some(incident) = incidents.get(self.list.row) else { return };
         let rest = below(area, self.list_at + rows);
-        let state = if incident.closed_t.is_some() { "over" } else { "under way" };
+        let state = state(scene.world, incident);
         heading(buf, rest, 0, &format!("{}: {}/{}, {state}", incident.id, incident.device, incident.port), scene.theme);
         let body = below(rest, 1);
         let lines = detail(scene, incident, usize::from(body.width));
@@ -98,6 +102,7 @@ impl Pane for FailoverPane {
         for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top)) {
             put(buf, body, at, line);
         }
+        more_below(buf, body, self.text.top + self.text.height < self.lines, ": PgDn", scene.theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -119,6 +124,10 @@ impl Pane for FailoverPane {
             _ => return Reaction::Ignored,
         }
         Reaction::Done
+    }
+
+    fn opens(&self) -> bool {
+        !self.empty
     }
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
@@ -144,9 +153,9 @@ impl Pane for FailoverPane {
 fn about(scene: Scene<'_>, n: usize) -> About<'_> {
     let world = scene.world;
     let seen = match n {
-        0 => "no failover".to_owned(),
-        1 => "1 failover".to_owned(),
-        n => format!("{n} failovers"),
+        0 => "no incident".to_owned(),
+        1 => "1 incident".to_owned(),
+        n => format!("{n} incidents"),
     };
     let about = About::what(scene.theme, seen).since(format!("since {}", number::moment(world, world.started, false)));
     let about = match &world.probes {
@@ -191,18 +200,37 @@ fn cells(scene: Scene<'_>, incident: &Failover) -> Vec<Line<'static>> {
         Line::styled(incident.ending.name(), ending),
         Line::raw(qps(incident)),
         Line::raw(spanned(incident.warning)),
-        Line::styled(outage(incident), theme.strong),
+        Line::styled(outage(scene.world, incident), theme.strong),
         Line::raw(floor),
-        budgets(incident, theme),
+        budgets(scene.world, incident, theme),
     ]
 }
 
+/// What became of it. That nothing happens any more ends the timing, not the outage.
+fn state(world: &World, incident: &Failover) -> &'static str {
+    let down = world.port(incident.key).is_some_and(|port| port.state == PortState::Down);
+    match (incident.closed_t, &incident.replacement) {
+        (None, _) => "under way",
+        (Some(_), None) if down => "port still down, no takeover seen",
+        (Some(_), None) => "over, no takeover seen",
+        (Some(_), Some(_)) => "over",
+    }
+}
+
+/// How long it has lasted, or did until the timing ended, without an end that was seen.
+fn endless(world: &World, incident: &Failover) -> Option<u64> {
+    let began = incident.began().filter(|_| incident.outage.is_none())?;
+    Some(incident.closed_t.unwrap_or(world.now).saturating_sub(began.t))
+}
+
 /// How long nothing went, or that nothing goes yet.
-fn outage(incident: &Failover) -> String {
+fn outage(world: &World, incident: &Failover) -> String {
     match (incident.outage, incident.closed_t) {
         // Nothing was seen to go on elsewhere, and it need not: its own QPs may work.
         (None, _) if incident.port_up.is_some() => "port up again".to_owned(),
-        (None, None) if incident.began().is_some() => "goes on".to_owned(),
+        (None, None) if incident.began().is_some() => {
+            format!("goes on, {}", number::age(endless(world, incident).unwrap_or(0)))
+        }
         // It is over, and nothing was seen to go on elsewhere.
         (None, Some(_)) => "no end seen".to_owned(),
         (span, _) => spanned(span),
@@ -215,18 +243,21 @@ fn qps(incident: &Failover) -> String {
     if incident.closed_t.is_some() { text } else { format!("{text} so far") }
 }
 
-/// Each budget with its verdict as a word; `?` where it is undecided.
-fn budgets(incident: &Failover, theme: &Theme) -> Line<'static> {
+/// Each budget with its verdict as a word; `?` where it is undecided. One that is used up without an end in sight is
+/// missed, unless work went on where nobody looks.
+fn budgets(world: &World, incident: &Failover, theme: &Theme) -> Line<'static> {
+    let lasted = endless(world, incident);
     let mut spans = Vec::new();
     for budget in &incident.budgets {
-        let style = match budget.verdict {
-            Verdict::Met => theme.good,
-            Verdict::Missed => theme.critical,
-            Verdict::Undecided => theme.dim,
+        let used_up = lasted.is_some_and(|ns| ns as f64 / 1e6 > budget.ms);
+        let (verdict, style) = match budget.verdict {
+            Verdict::Undecided if used_up => ("missed?", theme.warning),
+            Verdict::Undecided => ("?", theme.dim),
+            Verdict::Met => (Verdict::Met.name(), theme.good),
+            Verdict::Missed => (Verdict::Missed.name(), theme.critical),
         };
-        let word = if budget.verdict == Verdict::Undecided { "?" } else { budget.verdict.name() };
         let gap = if spans.is_empty() { "" } else { ", " };
-        spans.push(Span::styled(format!("{gap}{} ms {word}", budget.ms), style));
+        spans.push(Span::styled(format!("{gap}{} ms {verdict}", budget.ms), style));
     }
     Line::from(spans)
 }
@@ -258,12 +289,17 @@ fn detail(scene: Scene<'_>, incident: &Failover, width: usize) -> Vec<Line<'stat
         &format!("{}: the time there was to drain (t0 to the outage)", spanned(incident.warning)),
         theme.text,
     );
-    let outage = outage(incident);
+    let outage = outage(scene.world, incident);
     entry("outage", &format!("{outage}: from the first of t1, t2, t3 to t4"), theme.strong);
-    let text = format!("reaction {}, recovery {}", spanned(incident.reaction), spanned(incident.recovery));
+    let text = format!(
+        "reaction {} to t2, recovery {} to t4 (a lost carrier is told up to 1.2 s late)",
+        spanned(incident.reaction),
+        spanned(incident.recovery)
+    );
     entry("of it", &text, theme.text);
-    let words = incident.budgets.iter().map(|budget| format!("{} ms {}", budget.ms, budget.verdict.name()));
-    entry("budgets", &words.collect::<Vec<_>>().join(", "), theme.text);
+    let judged = budgets(scene.world, incident, theme).to_string();
+    let unless = if judged.contains("missed?") { ", unless work went on where nobody looks" } else { "" };
+    entry("budgets", &format!("{judged}{unless}"), theme.text);
     let ending = match incident.ending {
         Ending::Graceful => "all QPs were drained by their process while the port was up",
         Ending::Abrupt => "no QP was drained: they died, or were moved when the port was down already",
@@ -284,7 +320,15 @@ fn detail(scene: Scene<'_>, incident: &Failover, width: usize) -> Vec<Line<'stat
     entry("taken over", &to, theme.text);
     let up = incident.port_up.as_ref().map_or_else(
         || "not seen".to_owned(),
-        |mark| format!("{} ({})", number::moment(scene.world, mark.at.t, true), mark.what),
+        |mark| {
+            let port = scene.world.port(incident.key);
+            let again = port
+                .and_then(|port| port.states.last())
+                .filter(|(t, change)| change.to == PortState::Down && *t > mark.at.t);
+            let again = again
+                .map_or(String::new(), |(t, _)| format!("; down again at {}", number::moment(scene.world, *t, true)));
+            format!("{} ({}){again}", number::moment(scene.world, mark.at.t, true), mark.what)
+        },
     );
     entry("port up", &up, theme.text);
     lines
@@ -301,7 +345,7 @@ fn floor(incident: &Failover) -> String {
         n => format!("; {n} of the QPs never give up"),
     };
     format!(
-        "{least}: a QP that is not drained dies no sooner (timeout {}, retry_cnt {}{endless})",
+        "{least}: no QP dies sooner after its first unanswered packet (timeout {}, retry_cnt {}{endless})",
         floor.timeout, floor.retry_cnt
     )
 }
@@ -405,15 +449,30 @@ mod tests {
         );
         let mut take = |ms: u64, body: Body<'_>| {
             engine.take(&Observation { t: ms * 1_000_000, body });
-            engine.world().failovers.first().map(|incident| outage(incident))
+            engine.world().failovers.first().map(|incident| outage(engine.world(), incident))
         };
         let event = |event: &'static str| {
             Body::Async(Async { device: "d".into(), port: Some(1), event: event.into(), ..Async::default() })
         };
         take(1, Body::Port(Port { device: "d".into(), port: 1, state: PortState::Active, ..Port::default() }));
-        assert_eq!(take(2000, event("PORT_ERR")).as_deref(), Some("goes on"));
+        assert_eq!(take(2000, event("PORT_ERR")).as_deref(), Some("goes on, 00:00"));
         assert_eq!(take(2300, event("PORT_ACTIVE")).as_deref(), Some("port up again"));
         // Over after a quiet time.
         assert_eq!(take(300_000, event("LID_CHANGE")).as_deref(), Some("port up again"));
+    }
+
+    #[test]
+    fn a_budget_used_up_without_an_end_in_sight_is_taken_for_missed() {
+        let world = crate::sample::faulty();
+        let theme = Theme::new(crate::theme::ThemeName::Dark, true);
+        let mut incident = (*world.failovers[0]).clone();
+        assert_eq!(incident.outage, None);
+        incident.closed_t = None;
+        assert_eq!(outage(&world, &incident), "goes on, 00:38");
+        assert_eq!(budgets(&world, &incident, &theme).to_string(), "50 ms missed?, 200 ms missed?");
+        assert_eq!(state(&world, &incident), "under way");
+        incident.closed_t = Some(incident.began().unwrap().t + 100_000_000);
+        assert_eq!(budgets(&world, &incident, &theme).to_string(), "50 ms missed?, 200 ms ?");
+        assert!(state(&world, &incident).contains("still down"));
     }
 }

@@ -7,10 +7,10 @@ use ratatui::text::{Line, Span};
 use super::Scene;
 use super::findings::fitted;
 use super::history::histories;
-use crate::lane::{self, Axis};
+use crate::lane::{self, Axis, SPANS};
 use crate::number;
 
-/// Windows of the charts.
+/// Windows of the charts, at least.
 const WINDOWS: usize = 120;
 
 /// How the charts are laid out.
@@ -31,7 +31,11 @@ pub(super) struct Charts {
 pub(super) fn charts(scene: Scene<'_>, finding: &Finding, look: Charts, lines: &mut Vec<Line<'_>>) {
     let (world, theme) = (&**scene.world, scene.theme);
     let Charts { lead, cells, rows, cursor } = look;
-    let axis = Axis::new(world.now, WINDOWS, world.window_ns, cells);
+    // As far back as it began: the chart of an incident without the incident is none.
+    let age = world.now.saturating_sub(finding.first_t);
+    let reaches = |windows: &usize| world.window_ns.saturating_mul(*windows as u64) > age.saturating_add(age / 8);
+    let windows = SPANS.into_iter().filter(|windows| *windows >= WINDOWS).find(reaches);
+    let axis = Axis::new(world.now, windows.unwrap_or(SPANS[SPANS.len() - 1]), world.window_ns, cells);
     let histories = histories(world, finding, &axis);
     if histories.is_empty() {
         return;

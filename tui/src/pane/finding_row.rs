@@ -5,6 +5,7 @@ use std::sync::Arc;
 use collector::finding::{Finding, FindingState, Severity};
 use collector::incident::Place;
 use collector::inventory::World;
+use collector::observation::Nanos;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -27,17 +28,41 @@ pub(crate) struct Entry<'f> {
     pub(crate) place: Place,
     /// So many more of the same rule are told by this line.
     pub(crate) others: usize,
+    /// When the first of them began.
+    pub(crate) since: Nanos,
 }
 
 fn subject(finding: &Finding, place: Place, others: usize) -> String {
     let mark = if place == Place::Part { "└" } else { "" };
     let more = if others > 0 { format!(" +{others}") } else { String::new() };
-    format!("{mark}{}{more}", finding.subject)
+    format!("{mark}{}{more}", name(finding))
+}
+
+/// The subject without the PCI domain that nearly every node has only one of.
+fn name(finding: &Finding) -> String {
+    finding.subject.to_string().replace(" 0000:", " ")
+}
+
+/// It was so already when the watching began, or at the first look after that: when it began is not known.
+pub(crate) fn from_the_start(world: &World, first_t: Nanos) -> bool {
+    first_t <= world.started.saturating_add(world.window_ns.saturating_mul(2))
+}
+
+/// For how long, at most seven characters; `>` where it began before anybody watched.
+fn lasted(world: &World, from: Nanos, to: Nanos) -> String {
+    let ns = to.saturating_sub(from);
+    let age = number::age(ns);
+    match ns / 1_000_000_000 {
+        _ if !from_the_start(world, from) => age,
+        s @ 3_600..86_400 => format!(">{}h {:02}m", s / 3_600, s / 60 % 60),
+        _ => format!(">{age}"),
+    }
 }
 
 /// The columns of a list of findings; the rule goes first, then the grade.
 fn columns(world: &World) -> [Column; 6] {
-    let wide = |finding: &Arc<Finding>| finding.subject.to_string().chars().count() + 1;
+    // With the mark of a part, or with how many more there are.
+    let wide = |finding: &Arc<Finding>| name(finding).chars().count() + 3;
     let widest = world.findings.iter().chain(&world.cleared).map(wide).max().unwrap_or(0).clamp(11, 20);
     [
         table::text("", 4, 255),
@@ -79,7 +104,7 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, entry
     let cleared = finding.state == FindingState::Cleared;
     let severity = if cleared { "over" } else { severity_word(finding.severity) };
     let style = |style: Style| if cleared { theme.dim } else { style };
-    let lasted = if cleared { finding.t } else { world.now };
+    let until = if cleared { finding.t } else { world.now };
     let loud = style(if finding.severity == Severity::Critical { theme.critical } else { theme.text });
     let rule = match entry.place {
         Place::Root(0) | Place::Part => finding.rule.to_owned(),
@@ -87,7 +112,7 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, entry
     };
     let lead = [
         Line::styled(severity, style(theme.severity_word(finding.severity))),
-        Line::styled(number::age(lasted.saturating_sub(finding.first_t)), style(theme.text)),
+        Line::styled(lasted(world, entry.since, until), style(theme.text)),
         Line::styled(subject(finding, entry.place, entry.others), style(theme.strong)),
     ];
     let grade = Line::styled(finding.grade.name(), style(theme.dim));
@@ -114,8 +139,8 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, entry
     let [severity, age, subject] = lead;
     let follow = match entry.place {
         Place::Root(0) | Place::Part => String::new(),
-        Place::Root(1) => "  1 finding follows from it".to_owned(),
-        Place::Root(parts) => format!("  {parts} findings follow from it"),
+        Place::Root(1) => "  1 finding belongs to it".to_owned(),
+        Place::Root(parts) => format!("  {parts} findings belong to it"),
     };
     let named = Line::from(vec![Span::styled(finding.rule, style(theme.text)), Span::styled(follow, style(theme.dim))]);
     let cells = [severity, age, subject, named, grade];

@@ -13,13 +13,16 @@ use ratatui::text::{Line, Span};
 
 use super::about::About;
 use super::finding_charts::{Charts, charts};
-use super::finding_row::{Entry, draw_finding};
+use super::finding_row::{Entry, draw_finding, from_the_start};
 use super::judged::{Judged, NotJudged, nowhere};
-use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, wrap};
 use crate::health;
 use crate::key::Action;
 use crate::number;
 use crate::selection::Selection;
+
+/// Evidence that is older than the usual window of a rule is not of now, ns.
+const FRESH_NS: u64 = 10_000_000_000;
 
 /// The pane.
 #[derive(Default)]
@@ -32,6 +35,8 @@ pub(crate) struct Findings {
     /// It was opened from elsewhere: out of it leads back there.
     direct: bool,
     judged: Judged,
+    /// There was none when last drawn.
+    empty: bool,
     text: Selection,
     lines: usize,
     /// Cells the cursor of the charts stands left of now.
@@ -67,7 +72,7 @@ fn about(scene: Scene<'_>, listed: usize, unjudged: usize) -> About<'_> {
         (0, _) => "nothing raised".to_owned(),
         (1, 1) => "1 finding".to_owned(),
         (roots, raised) if roots == raised => format!("{roots} findings"),
-        (roots, raised) => format!("{roots} of their own, {} that follow", raised - roots),
+        (roots, raised) => format!("{roots} of their own, {} with them", raised - roots),
     };
     let over = match listed - raised {
         0 => String::new(),
@@ -117,7 +122,8 @@ impl Pane for Findings {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let findings = all(scene.world);
         let unjudged = self.judged.missing(scene.world);
-        if findings.is_empty() {
+        self.empty = findings.is_empty();
+        if self.empty {
             draw_nothing(scene, area, buf, &unjudged);
             return;
         }
@@ -136,7 +142,7 @@ impl Pane for Findings {
         let place = |index: usize| places.get(index).copied().unwrap_or(Place::Root(0));
         let shown = findings.iter().enumerate().skip(self.list.top).take(usize::from(rows));
         for (line, (index, finding)) in (0u16..).zip(shown) {
-            let entry = Entry { finding, place: place(index), others: 0 };
+            let entry = Entry { finding, place: place(index), others: 0, since: finding.first_t };
             draw_finding(scene, row(area, line), buf, entry, index == self.list.row);
         }
         let Some(finding) = findings.get(self.list.row) else { return };
@@ -152,14 +158,8 @@ impl Pane for Findings {
         for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top).take(self.text.height)) {
             put(buf, body, at, line);
         }
-        if self.text.top + self.text.height < self.lines {
-            let more =
-                Line::styled(if self.whole { " ↓ more " } else { " ↓ more: Enter, then scroll " }, scene.theme.info);
-            let wide = u16::try_from(more.width()).unwrap_or(0).min(body.width);
-            if body.height > 0 {
-                buf.set_line(body.right() - wide, body.bottom() - 1, &more, wide);
-            }
-        }
+        let left = self.text.top + self.text.height < self.lines;
+        more_below(buf, body, left, if self.whole { "" } else { ": Enter, then scroll" }, scene.theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -197,8 +197,16 @@ impl Pane for Findings {
         match (pane, &finding.key) {
             (PaneId::Qp, SubjectKey::Qp(id)) => Some(Target::Qp(*id)),
             (PaneId::Port, _) => health::port_of(scene.world, finding).map(|port| Target::Port(port.key)),
+            (PaneId::Qp, _) => {
+                let port = health::port_of(scene.world, finding)?;
+                super::qp::telling(scene.world, port).map(Target::Qp)
+            }
             _ => None,
         }
+    }
+
+    fn opens(&self) -> bool {
+        !self.empty
     }
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
@@ -289,6 +297,9 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     let when = if over {
         let end = number::moment(world, finding.t, true);
         format!("since {since}, over at {end} ({})", number::age(finding.t.saturating_sub(finding.first_t)))
+    } else if from_the_start(world, finding.first_t) {
+        let least = number::age(world.now.saturating_sub(finding.first_t));
+        format!("since {since} or earlier, when nobody watched: for at least {least}")
     } else {
         format!("since {since}, for {}", number::age(world.now.saturating_sub(finding.first_t)))
     };
@@ -302,10 +313,14 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     };
     section("how sure", &sure, theme.text, &mut lines);
     section("part of", finding.part_of.as_deref().unwrap_or(""), theme.text, &mut lines);
-    let follow: Vec<String> = followers(world, finding).map(|finding| finding.rule.to_owned()).collect();
-    section("led to", &follow.join(", "), theme.text, &mut lines);
+    let names = |before: bool| {
+        let its = followers(world, finding).filter(|other| (other.first_t < finding.first_t) == before);
+        its.map(|other| other.rule).collect::<Vec<_>>().join(", ")
+    };
+    section("before it", &names(true), theme.text, &mut lines);
+    section("led to", &names(false), theme.text, &mut lines);
     section("do", &finding.advice, theme.strong, &mut lines);
-    evidence(&finding.evidence, scene, page, &mut lines);
+    evidence(finding, scene, page, &mut lines);
     let look = Charts { lead: page.chart_lead(), cells: page.cells(), rows: page.chart_rows, cursor: page.cursor };
     charts(scene, finding, look, &mut lines);
     let rule = rule::find(finding.rule);
@@ -326,11 +341,28 @@ fn followers<'w>(world: &'w World, finding: &Finding) -> impl Iterator<Item = &'
     world.findings.iter().filter(move |other| other.part_of.as_deref() == Some(&*id))
 }
 
-fn evidence(rows: &[Evidence], scene: Scene<'_>, page: Page, lines: &mut Vec<Line<'_>>) {
+/// A value with its unit as people write it: a time in the prefix that suits it.
+fn valued(row: &Evidence, value: Option<f64>) -> (String, &str) {
+    match (&*row.unit, value) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time is not negative")]
+        ("ns", Some(ns)) if ns >= 0.0 => (number::short_time(ns.round() as u64), ""),
+        (unit, value) => (number::plain(value).into_owned(), unit),
+    }
+}
+
+fn evidence(finding: &Finding, scene: Scene<'_>, page: Page, lines: &mut Vec<Line<'_>>) {
+    let rows = &finding.evidence;
     if rows.is_empty() {
         return;
     }
     let theme = scene.theme;
+    // Numbers that are not of now say so.
+    let old = scene.world.now.saturating_sub(finding.t);
+    if old > FRESH_NS {
+        let at = number::moment(scene.world, finding.t, false);
+        let text = format!(" {:<wide$}measured {at}, {} ago", "", number::age(old), wide = page.lead() - 1);
+        lines.push(Line::styled(text, theme.dim));
+    }
     let lead = page.lead();
     let unit = rows.iter().map(|row| row.unit.chars().count()).max().unwrap_or(0).max(4);
     // Window, value and limit with the gaps between, besides the unit.
@@ -349,15 +381,16 @@ fn evidence(rows: &[Evidence], scene: Scene<'_>, page: Page, lines: &mut Vec<Lin
     lines.push(Line::styled(head, theme.title));
     for row in rows {
         let window = row.window_s.map_or_else(|| "event".to_owned(), |s| format!("{} s", number::plain(Some(s))));
-        let limit = row.threshold.map_or_else(String::new, |limit| number::plain(Some(limit)).into_owned());
+        let limit = row.threshold.map_or_else(String::new, |limit| valued(row, Some(limit)).0);
+        let (value, unit) = valued(row, row.value);
         let over = row.value.zip(row.threshold).is_some_and(|(value, limit)| value > limit);
         let style = if over { theme.warning } else { theme.text };
         // A window or a value told in words may be long: it is cut at the end, not at its unit.
         let name = fitted(&row.series, wide);
         lines.push(Line::from(vec![
             Span::raw(format!(" {:<left$}{name:<wide$} {window:>7} ", "", left = lead - 1)),
-            Span::styled(format!("{:>8}", number::plain(row.value)), style),
-            Span::raw(format!(" {limit:>8}  {}", row.unit)),
+            Span::styled(format!("{value:>8}"), style),
+            Span::raw(format!(" {limit:>8}  {unit}")),
         ]));
     }
 }
@@ -398,5 +431,40 @@ mod tests {
             assert!(text.lines().any(|line| line.ends_with(&format!("$ {command}"))), "{command}\n{text}");
         }
         assert!(text.contains(&finding.summary) && text.contains(&finding.advice), "{text}");
+    }
+
+    fn text_of(world: &Arc<World>, finding: &Finding) -> String {
+        let (status, theme) = (Status::new(Mode::Live), Theme::new(ThemeName::Dark, true));
+        let coverage = collector::inventory::Coverage::default();
+        as_text(Scene { world, status: &status, coverage: &coverage, generation: 1, theme: &theme }, finding)
+    }
+
+    #[test]
+    fn what_was_there_before_it_did_not_follow_from_it() {
+        let mut world = (*sample::faulty()).clone();
+        let id = world.findings[0].id();
+        let part = world.findings.iter().position(|f| f.part_of.as_deref() == Some(&*id)).unwrap();
+        let first_t = world.findings[0].first_t;
+        let told = |world: &World| text_of(&Arc::new(world.clone()), &world.findings[0]);
+        assert!(told(&world).contains(" led to         nic.composite"), "{}", told(&world));
+        Arc::make_mut(&mut world.findings[part]).first_t = first_t - 1;
+        assert!(told(&world).contains(" before it      nic.composite"), "{}", told(&world));
+        // What was so when the watching began may have been so before.
+        Arc::make_mut(&mut world.findings[0]).first_t = world.started;
+        assert!(told(&world).contains(" or earlier, when nobody watched: for at least "), "{}", told(&world));
+    }
+
+    #[test]
+    fn evidence_that_is_not_of_now_says_of_when_it_is_and_times_have_their_prefix() {
+        let mut world = (*sample::faulty()).clone();
+        let now = world.now;
+        let finding = Arc::make_mut(&mut world.findings[0]);
+        finding.t = now - 1_000_000_000;
+        (finding.evidence[0].unit, finding.evidence[0].value) = ("ns".into(), Some(7_630.0));
+        let text = text_of(&Arc::new(world.clone()), &world.findings[0]);
+        assert!(!text.contains(" measured ") && text.contains("7.63 µs"), "{text}");
+        Arc::make_mut(&mut world.findings[0]).t = now - 90_000_000_000;
+        let text = text_of(&Arc::new(world.clone()), &world.findings[0]);
+        assert!(text.contains(", 01:30 ago"), "{text}");
     }
 }

@@ -65,6 +65,8 @@ enum Of {
     Called(&'static str, Meaning),
     /// A limit.
     Nothing,
+    /// Of the ports the evidence names one by one, together.
+    Sum(Meaning, Write),
     /// The one per the other.
     Ratio(Meaning, Meaning),
     /// Microseconds a second, as a share of time.
@@ -85,8 +87,8 @@ const KNOWN: &[(&str, Of)] = &[
     ("sent share of the rate", Of::Rate(Meaning::TxBytes, Write::Bits)),
     ("throughput sent", Of::Rate(Meaning::TxBytes, Write::Bits)),
     ("throughput", Of::Rate(Meaning::RxBytes, Write::Bits)),
-    ("sum sent", Of::Rate(Meaning::TxBytes, Write::Bits)),
-    ("sum received", Of::Rate(Meaning::RxBytes, Write::Bits)),
+    ("sum sent", Of::Sum(Meaning::TxBytes, Write::Bits)),
+    ("sum received", Of::Sum(Meaning::RxBytes, Write::Bits)),
     ("pause received", Of::Paused(Meaning::RxPauseDuration)),
     ("pause sent", Of::Paused(Meaning::TxPauseDuration)),
     ("CNPs sent", Of::Rate(Meaning::CnpSent, Write::PerSecond)),
@@ -176,6 +178,7 @@ fn in_words(world: &World, port: &PortRecord, finding: &Finding, name: &str, axi
             return Some(History { name, values: ring(*meaning)?, write: Write::PerSecond });
         }
         Of::Nothing => return None,
+        Of::Sum(meaning, write) => (summed_up(world, finding, *meaning, axis)?, *write),
         Of::Ratio(some, all) => {
             let whole = ring(*all)?;
             let ratio = |(some, all): (Option<f64>, Option<f64>)| {
@@ -212,6 +215,20 @@ fn in_words(world: &World, port: &PortRecord, finding: &Finding, name: &str, axi
         }
     };
     Some(History { name: name.to_owned(), values, write })
+}
+
+/// The sum over the ports that the evidence has a row of; unknown where one of them is. `None` where it names none.
+fn summed_up(world: &World, finding: &Finding, meaning: Meaning, axis: &Axis) -> Option<Vec<Option<f64>>> {
+    let named = |device: &str, number: u32| {
+        let name = format!("{device}/{number} ");
+        finding.evidence.iter().any(|row| row.series.starts_with(&name))
+    };
+    let ports = world.present_ports().filter(|(device, port)| named(&device.name, port.key.port));
+    let rings = ports.map(|(_, port)| port.rates.get(&meaning).map(|ring| axis.values(ring)));
+    let add = |sum: Vec<Option<f64>>, one: Vec<Option<f64>>| {
+        sum.into_iter().zip(one).map(|(sum, one)| Some(sum? + one?)).collect()
+    };
+    rings.collect::<Option<Vec<_>>>()?.into_iter().reduce(add)
 }
 
 /// AER errors of a function by time: reported ones, or where none were the growth of its totals.
@@ -327,5 +344,20 @@ mod tests {
         let failures = Arc::make_mut(&mut world.qp_failures);
         failures.push(world.now, of_port);
         assert!((chart(&world) - before - 1.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_sum_is_that_of_the_ports_the_evidence_names() {
+        let world = crate::sample::healthy();
+        let axis = Axis::new(world.now, 60, world.window_ns, 60);
+        let mut finding = (*crate::sample::faulty().findings[0]).clone();
+        let row = finding.evidence[0].clone();
+        let named = |series: &str| collector::finding::Evidence { series: series.into(), ..row.clone() };
+        finding.evidence = ["sum sent", "mlx5_0/1 sent", "mlx5_2/1 sent"].map(named).into();
+        let sum = summed_up(&world, &finding, Meaning::TxBytes, &axis).unwrap();
+        let one = |at: usize| axis.values(&world.ports[at].rates[&Meaning::TxBytes]).last().copied().flatten().unwrap();
+        let port = |name: &str| world.present_ports().position(|(device, _)| &*device.name == name).unwrap();
+        let expected = one(port("mlx5_0")) + one(port("mlx5_2"));
+        assert!((sum.last().copied().flatten().unwrap() - expected).abs() < 1.0);
     }
 }

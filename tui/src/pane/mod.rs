@@ -175,6 +175,16 @@ pub(crate) trait Pane {
         None
     }
 
+    /// There is something that Enter opens.
+    fn opens(&self) -> bool {
+        true
+    }
+
+    /// What the footer should say of it: columns that are out of sight.
+    fn note(&self) -> Option<String> {
+        None
+    }
+
     /// Something of its own came that is not on the screen yet.
     fn news(&self) -> bool {
         false
@@ -198,6 +208,15 @@ pub(crate) trait Pane {
 pub(crate) fn put(buf: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
     if row < area.height {
         buf.set_line(area.x, area.y + row, line, area.width);
+    }
+}
+
+/// Marks the last row of a text of which more lies below.
+pub(crate) fn more_below(buf: &mut Buffer, area: Rect, left: bool, keys: &str, theme: &Theme) {
+    if left && area.height > 0 {
+        let more = Line::styled(format!(" ↓ more{keys} "), theme.info);
+        let wide = u16::try_from(more.width()).unwrap_or(0).min(area.width);
+        buf.set_line(area.right() - wide, area.bottom() - 1, &more, wide);
     }
 }
 

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use collector::finding::Severity;
 use collector::incident;
 use collector::inventory::{DeviceId, Role, World};
+use collector::rule;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::digest::{Digest, digest, wanted};
 use super::finding_row::{Entry, draw_finding};
+use super::judged::Judged;
 use super::port_row::{columns, fold_cells, port_cells};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
 use crate::health;
@@ -43,8 +45,15 @@ enum Part {
 #[derive(Default)]
 pub(crate) struct Overview {
     rows: Vec<Row>,
-    /// The generation and unfolding the rows were made for.
-    made_for: Option<(u64, usize)>,
+    /// The generation and unfolding the rows were made for, and whether all of them fit.
+    made_for: Option<(u64, usize, bool)>,
+    /// The last screen had fewer rows than there are ports: those that need a look come first.
+    short: bool,
+    judged: Judged,
+    /// Rules that cannot be judged.
+    unjudged: usize,
+    /// Cells the table had.
+    width: u16,
     unfolded: BTreeSet<Option<DeviceId>>,
     ports: Selection,
     findings: Selection,
@@ -52,8 +61,8 @@ pub(crate) struct Overview {
     /// Nothing was selected by hand yet: what is worst is selected, so that Enter opens it.
     chosen: bool,
     skip: usize,
-    /// Columns that were not in sight when last drawn.
-    pub(crate) hidden: usize,
+    /// Columns that were not in sight when last drawn, those scrolled out not counted.
+    hidden: usize,
     /// First screen row of the ports and of the findings, from the top of the pane.
     places: (u16, u16),
     /// What was told of the findings when last drawn, and which of them stands in each row.
@@ -63,9 +72,16 @@ pub(crate) struct Overview {
 
 impl Overview {
     fn make_rows(&mut self, scene: Scene<'_>) {
-        let key = Some((scene.generation, self.unfolded.len()));
+        let key = Some((scene.generation, self.unfolded.len(), self.short));
         if self.made_for != key {
+            let selected = self.rows.get(self.ports.row).cloned();
             self.rows = rows(scene.world, &self.unfolded);
+            if self.short {
+                self.rows = worst_first(scene.world, std::mem::take(&mut self.rows));
+            }
+            // Rows move when others get worse; what is selected stays selected.
+            let at = selected.and_then(|selected| self.rows.iter().position(|row| *row == selected));
+            self.ports.row = at.filter(|_| self.chosen).unwrap_or(self.ports.row);
             self.made_for = key;
         }
     }
@@ -85,7 +101,7 @@ impl Overview {
             let (Some(finding), true) = (scene.world.findings.get(told.finding), y < area.height) else { break };
             let height = told.rows.min(area.height - y);
             let selected = self.part == Part::Findings && index == self.findings.row;
-            let entry = Entry { finding, place: told.place, others: told.others };
+            let entry = Entry { finding, place: told.place, others: told.others, since: told.since };
             draw_finding(scene, Rect { height, ..row(area, y) }, buf, entry, selected);
             self.finding_rows.extend((0..height).map(|_| index));
             y += height;
@@ -100,10 +116,20 @@ impl Overview {
         }
     }
 
-    /// How many findings there are, and how many of them are not in sight.
+    /// How many findings there are, and how many of them are not in sight; before it, how many ports are not.
     fn findings_title(&self, world: &World) -> String {
+        let findings = self.findings_told(world);
+        let (all, height) = (self.rows.len(), self.ports.height);
+        if all > height { format!("{height} of {all} ports in sight, {findings}") } else { findings }
+    }
+
+    fn findings_told(&self, world: &World) -> String {
         let title = match incident::count(&world.findings) {
-            0 => return "findings: none".to_owned(),
+            0 if self.unjudged == 0 => return "findings: none".to_owned(),
+            0 => {
+                let all = rule::all().len();
+                return format!("findings: none; {} of {all} rules cannot be judged here: 9", self.unjudged);
+            }
             1 => "1 finding".to_owned(),
             n => format!("{n} findings"),
         };
@@ -113,7 +139,7 @@ impl Overview {
         let folded = world.findings.len().saturating_sub(told);
         match (hidden, folded) {
             (0, 0) => title,
-            (0, folded) => format!("{title}, {folded} more that follow: 5"),
+            (0, folded) => format!("{title}, {folded} more with them: 5"),
             (hidden, _) => format!("{title}, {hidden} not in sight: 5 lists all"),
         }
     }
@@ -155,11 +181,14 @@ impl Pane for Overview {
             return;
         }
         let columns = columns(scene.world);
-        let placed = table::fit(&columns, area.width.saturating_sub(1), self.skip);
-        self.hidden = table::hidden(&columns, &placed);
+        self.width = area.width.saturating_sub(1);
+        let placed = table::fit(&columns, self.width, self.skip);
+        self.hidden = table::hidden(&columns, &placed, self.skip);
         let for_findings = wanted(scene.world, area.width).max(1).min((area.height / 3).max(3)) + 1;
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX);
         let for_ports = (rows + 1).min(area.height.saturating_sub(for_findings));
+        self.short = rows + 1 > for_ports;
+        self.make_rows(scene);
 
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
         table::draw_titles(buf, row(inner, 0), &columns, &placed, scene.theme.title, None);
@@ -178,6 +207,9 @@ impl Pane for Overview {
         let list = below(area, for_ports);
         self.places = (1, for_ports + 1);
         self.draw_findings(scene, below(list, 1), buf);
+        if scene.world.findings.is_empty() {
+            self.unjudged = self.judged.missing(scene.world).len();
+        }
         heading(buf, list, 0, &self.findings_title(scene.world), scene.theme);
         let used = u16::try_from(self.finding_rows.len()).unwrap_or(u16::MAX);
         draw_unseen(scene, below(list, used.saturating_add(2)), buf);
@@ -190,8 +222,8 @@ impl Pane for Overview {
         self.chosen |= moves.contains(&action);
         match (action, self.part) {
             (Action::Enter, _) => return self.open(scene),
-            (Action::Left, _) => self.skip = self.skip.saturating_sub(1),
-            (Action::Right, _) => self.skip += usize::from(self.hidden > 0),
+            (Action::Left, _) => self.skip = table::nearer(&columns(scene.world), self.width, self.skip),
+            (Action::Right, _) => self.skip = table::further(&columns(scene.world), self.width, self.skip),
             (Action::Leave, _) if !self.unfolded.is_empty() => self.unfolded.clear(),
             (Action::Down, Part::Ports) if self.ports.row + 1 >= self.rows.len() && findings > 0 => {
                 self.part = Part::Findings;
@@ -221,7 +253,15 @@ impl Pane for Overview {
                 Row::Bare(_) | Row::Fold { .. } => return None,
             },
         };
-        (pane == PaneId::Port).then_some(Target::Port(port.key))
+        match pane {
+            PaneId::Port => Some(Target::Port(port.key)),
+            PaneId::Qp => super::qp::telling(world, port).map(Target::Qp),
+            _ => None,
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        table::hint(self.hidden, self.skip)
     }
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
@@ -272,6 +312,28 @@ fn draw_unseen(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     for (at, text) in (1u16..).zip(unseen) {
         put(buf, area, at, &Line::styled(format!("   {text}"), theme.dim));
     }
+}
+
+/// The rows with those first that need a look; of equals, and of what belongs to one device, the order stays.
+fn worst_first(world: &World, rows: Vec<Row>) -> Vec<Row> {
+    let severity = |row: &Row| match row {
+        Row::Port { port, .. } => {
+            let port = &world.ports[*port];
+            health::of(world, world.device(port.key.device), port).severity
+        }
+        Row::Bare(_) => Some(Severity::Warning),
+        Row::Fold { .. } => None,
+    };
+    let mut devices: Vec<Vec<Row>> = Vec::new();
+    for row in rows {
+        let part = matches!(row, Row::Port { part: true, .. } | Row::Fold { .. });
+        match devices.last_mut().filter(|_| part) {
+            Some(device) => device.push(row),
+            None => devices.push(vec![row]),
+        }
+    }
+    devices.sort_by_key(|rows| std::cmp::Reverse(rows.iter().filter_map(severity).max()));
+    devices.into_iter().flatten().collect()
 }
 
 /// The rows in the order of the devices, every device's parts below it.
@@ -380,5 +442,66 @@ fn draw_nothing(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     ));
     for (at, line) in (0u16..).zip(&lines) {
         put(buf, area, at, line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use crate::theme::{Theme, ThemeName};
+    use collector::feed::Mode;
+
+    fn drawn(pane: &mut Overview, (width, height): (u16, u16)) -> String {
+        let world = sample::faulty();
+        let (status, theme) = (sample::Node::status(Mode::Live), Theme::new(ThemeName::Dark, true));
+        let coverage = world.coverage();
+        let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+        let area = Rect::new(0, 0, width, height);
+        let mut buf = Buffer::empty(area);
+        pane.draw(scene, area, &mut buf);
+        let line =
+            |row: &[ratatui::buffer::Cell]| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>() + "\n";
+        buf.content.chunks(usize::from(width)).map(line).collect()
+    }
+
+    #[test]
+    fn where_not_all_ports_have_a_row_the_broken_one_has_and_the_rest_is_announced() {
+        let mut pane = Overview::default();
+        let all = drawn(&mut pane, (80, 20));
+        assert!(all.lines().nth(1).unwrap().contains("mlx5_0") && !all.contains("in sight"), "{all}");
+        let few = drawn(&mut pane, (80, 8));
+        assert!(few.lines().nth(1).unwrap().contains("mlx5_4"), "{few}");
+        assert!(few.contains("of 6 ports in sight, 3 findings"), "{few}");
+        // Back where all fit the order is that of the devices.
+        assert_eq!(drawn(&mut pane, (80, 20)), all);
+    }
+
+    #[test]
+    fn parts_stay_below_their_device_when_the_worst_come_first() {
+        let world = sample::faulty();
+        let rows = worst_first(&world, rows(&world, &BTreeSet::new()));
+        let name = |row: &Row| match row {
+            Row::Port { port, .. } => world.device(world.ports[*port].key.device).name.to_string(),
+            Row::Fold { .. } => "parts".to_owned(),
+            Row::Bare(_) => String::new(),
+        };
+        let names: Vec<String> = rows.iter().map(name).collect();
+        assert_eq!(names, ["mlx5_4", "mlx5_1", "mlx5_3", "mlx5_0", "parts", "mlx5_2"]);
+    }
+
+    #[test]
+    fn a_column_that_says_something_outlives_those_that_are_nothing_but_zeros() {
+        let at = |world: &World, title: &str| {
+            let columns = columns(world);
+            let index = columns.iter().position(|column| column.title == title).unwrap();
+            table::fit(&columns, 79, 0).iter().any(|place| place.index == index)
+        };
+        let world = sample::healthy();
+        assert!(!at(&world, "PAUSE") && at(&world, "ERR"));
+        let mut paused = (*world).clone();
+        let ring = &mut std::sync::Arc::make_mut(&mut paused.ports[2]).rates;
+        ring.entry(collector::timeline::counter_table::Meaning::RxPauseDuration).or_default().push(Some(400_000.0));
+        assert!(at(&paused, "PAUSE") && at(&paused, "RX NOW"));
     }
 }

@@ -1,5 +1,6 @@
 //! 9 Self: what the program sees and does not see, what it lost, what it costs.
 
+use collector::feed::Mode;
 use collector::inventory::{Likelihood, ProbeGroupRecord, UnseenProcess, World};
 use collector::observation::{CounterSource, Nanos, Seeing};
 use ratatui::buffer::Buffer;
@@ -9,7 +10,7 @@ use ratatui::text::{Line, Span};
 
 use super::history::Write;
 use super::judged::{Judged, NotJudged, nowhere};
-use super::{Pane, Reaction, Scene, put, wrap};
+use super::{Pane, Reaction, Scene, more_below, put, wrap};
 use crate::key::Action;
 use crate::number::{self, UNKNOWN};
 use crate::selection::Selection;
@@ -44,6 +45,7 @@ impl Pane for Own {
         for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top).take(self.text.height)) {
             put(buf, area, at, line);
         }
+        more_below(buf, area, self.text.top + self.text.height < self.lines, "", scene.theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -74,6 +76,14 @@ fn last_data(world: &World, source: &str) -> Option<Nanos> {
         "pcie" => world.pcie.values().map(|record| record.t).max(),
         "probes" => world.probes.as_ref().map(|probes| probes.t),
         _ => None,
+    }
+}
+
+/// The time ages are told from: of a live world that of its publication, for a collector that is behind is no fresher.
+fn present(scene: Scene<'_>) -> Nanos {
+    match scene.status.mode {
+        Mode::Replay => scene.world.now,
+        Mode::Live | Mode::Demo => scene.status.published_at.max(scene.world.now),
     }
 }
 
@@ -166,7 +176,7 @@ impl<'s> Page<'s> {
         };
         for source in &status.sources {
             let (seeing, style) = look(source.state);
-            let said = last_data(world, source.name).map(|t| world.now.saturating_sub(t));
+            let said = last_data(world, source.name).map(|t| present(self.scene).saturating_sub(t));
             let said = said.map_or(String::new(), |age| format!(", last data {} ago", number::age(age)));
             self.entry(
                 &format!("   {seeing:<8}{:<12} ", source.name),
@@ -185,10 +195,11 @@ impl<'s> Page<'s> {
                 continue;
             }
             let (seeing, style) = look(record.state);
-            let age = number::age(world.now.saturating_sub(record.t));
+            let now = present(self.scene);
+            let age = number::age(now.saturating_sub(record.t));
             let reason = record.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
             let text = match last_data(world, name) {
-                Some(t) => format!("last data {} ago{reason}", number::age(world.now.saturating_sub(t))),
+                Some(t) => format!("last data {} ago{reason}", number::age(now.saturating_sub(t))),
                 None => format!("said so {age} ago{reason}"),
             };
             self.entry(&format!("   {seeing:<8}{name:<12} "), style, &text, theme.text);

@@ -4,8 +4,8 @@ mod counters;
 
 use collector::inventory::{DeviceRecord, PortEvent, PortKey, PortRecord, World};
 use collector::observation::{Nanos, PortState};
-use collector::timeline::Series;
 use collector::timeline::counter_table::Meaning;
+use collector::timeline::{Ring, Series};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -13,7 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use self::counters::{COUNTERS, SIGNS_NS, counter, names, sign};
-use super::{Pane, Reaction, Scene, below, heading, port_row, put, row};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
@@ -183,6 +183,11 @@ impl Pane for PortPane {
         Reaction::Done
     }
 
+    fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
+        let port = self.port(scene.world)?;
+        (pane == PaneId::Qp).then(|| super::qp::telling(scene.world, port).map(Target::Qp))?
+    }
+
     fn typing(&self) -> bool {
         self.typing
     }
@@ -304,7 +309,8 @@ fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord,
             Write::PerSecond => number::per_second(value),
             Write::Share => number::percent(value.map(|us| us / 1e6)),
         };
-        let max = if known { text(Some(most)) } else { UNKNOWN.to_owned() };
+        // Not that of the cells: they are means, and the further out the lower.
+        let max = if known { text(Some(peak(port, meanings, axis).max(most))) } else { UNKNOWN.to_owned() };
         draw_lane(buf, place, label, &text(now), &format!("max {max}"), theme);
         let chart = Rect { x: place.x + LABEL, width: axis.width, ..place };
         lane::bars(buf, chart, &values, full.unwrap_or(most).max(most), style, theme.dim);
@@ -365,6 +371,25 @@ fn added(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> Vec<Option<f64
         }
     }
     sum
+}
+
+/// The highest sum in a single window of the time shown, as far back as windows are kept one by one.
+fn peak(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> f64 {
+    let mut rings: Vec<_> = meanings.iter().filter_map(|m| port.rates.get(m)).map(Ring::newest_first).collect();
+    let mut most = 0.0f64;
+    for _ in 0..axis.windows {
+        let mut any = false;
+        let mut sum = 0.0;
+        for value in rings.iter_mut().filter_map(Iterator::next) {
+            any = true;
+            sum += value.unwrap_or(0.0);
+        }
+        if !any {
+            break;
+        }
+        most = most.max(sum);
+    }
+    most
 }
 
 /// The port's state over time.
@@ -428,6 +453,25 @@ pub(crate) fn event_lane(buf: &mut Buffer, area: Rect, world: &World, port: &Por
         }
         for (t, _) in record.growth.since(from) {
             mark(*t, "A", theme.warning);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_value_does_not_depend_on_how_much_time_a_cell_has() {
+        let world = crate::sample::healthy();
+        let mut port = (*world.ports[0]).clone();
+        let ring = port.rates.entry(Meaning::RxBytes).or_default();
+        for n in 0..600 {
+            ring.push(Some(if n == 300 { 9e11 } else { 1e9 }));
+        }
+        for windows in [600, 3_600, 86_400] {
+            let axis = Axis::new(world.now, windows, world.window_ns, 60);
+            assert!((peak(&port, &[Meaning::RxBytes], &axis) - 9e11).abs() < 1e6, "{windows}");
         }
     }
 }

@@ -18,6 +18,9 @@ use crate::table::{self, Column};
 const RECENT_NS: u64 = 60_000_000_000;
 /// Windows of the sparkline.
 const SPARK_WINDOWS: usize = 60;
+/// Pauses below a hundredth of the time, µs a second, and less than one retransmission a second are everyday life.
+const LEAST_PAUSE_US: f64 = 10_000.0;
+const LEAST_RESENT: u64 = 60;
 /// Cells of the bars beside RX NOW and TX NOW.
 const BAR: u16 = 5;
 /// Cells of the sparkline.
@@ -45,14 +48,19 @@ const ERRORS: [Meaning; 14] = [
 const RESENT: [Meaning; 4] =
     [Meaning::SequenceNak, Meaning::ImpliedNak, Meaning::AckTimeout, Meaning::AdaptiveRetransmissions];
 
+/// What a column that counts signs of trouble adds to its place among those that go when it says something: it stays as
+/// long as one of them that is nothing but zeros does.
+const TELLING: u8 = 81;
+
 /// The columns; the order in which they go is sparkline, P, RETR, PAUSE, NETDEV, bars, LINK, QP, CNP, RATE,
-/// AER, CE, ERR.
+/// AER, CE, ERR. Of the last six that count, those that counted something in the last minute go after the others.
 pub(crate) fn columns(world: &World) -> Vec<Column> {
     let widest = |texts: &mut dyn Iterator<Item = usize>, least: usize, most: usize| {
         u16::try_from(texts.fold(least, usize::max).min(most)).unwrap_or(16)
     };
     let device = widest(&mut world.present().map(|(_, d)| d.name.chars().count() + 2), 8, 16);
     let netdev = widest(&mut world.ports.iter().map(|p| netdev(p).chars().count()), 6, 12);
+    let telling = telling(world);
     // Where a device has one port its number says nothing.
     let several = world.ports.iter().any(|port| port.key.port > 1);
     vec![
@@ -67,15 +75,36 @@ pub(crate) fn columns(world: &World) -> Vec<Column> {
         table::number("TX NOW", 6, 90),
         table::text("", BAR, 35),
         table::text("60 s", SPARK, 10),
-        table::number("CE/s", 5, 70),
-        table::number("CNP/s", 5, 55),
-        table::number("PAUSE", 5, 25),
-        table::number("RETR", 5, 20),
-        table::number("ERR", 5, 80),
-        table::number("AER", 5, 65),
+        table::number("CE/s", 5, if telling[0] { TELLING + 4 } else { 70 }),
+        table::number("CNP/s", 5, if telling[1] { 79 } else { 55 }),
+        table::number("PAUSE", 5, if telling[2] { TELLING + 3 } else { 25 }),
+        table::number("RETR", 5, if telling[3] { TELLING } else { 20 }),
+        table::number("ERR", 5, if telling[4] { TELLING + 5 } else { 80 }),
+        table::number("AER", 5, if telling[5] { TELLING + 2 } else { 65 }),
         table::number("QP", 5, 50),
         table::text("HEALTH", 14, 255).growing(),
     ]
+}
+
+/// Whether CE, CNP, PAUSE, RETR, ERR and AER said something on any port in the last minute. Not only now: columns that come
+/// and go with every burst cannot be read.
+fn telling(world: &World) -> [bool; 6] {
+    let from = world.now.saturating_sub(RECENT_NS);
+    let mut telling = [false; 6];
+    for (_, port) in world.present_ports() {
+        let above = |meaning: &Meaning, least: f64| {
+            let values = port.rates.get(meaning).into_iter().flat_map(Ring::newest_first).take(SPARK_WINDOWS);
+            values.flatten().any(|value| value > least)
+        };
+        let grew = |growth: Option<Growth>| growth.is_some_and(|growth| growth.sum > 0);
+        telling[0] |= above(&Meaning::EcnMarkedRx, 0.0);
+        telling[1] |= above(&Meaning::CnpSent, 0.0) || above(&Meaning::CnpHandled, 0.0);
+        telling[2] |= above(&Meaning::RxPauseDuration, LEAST_PAUSE_US);
+        telling[3] |= resent(port, from).is_some_and(|growth| growth.sum >= LEAST_RESENT);
+        telling[4] |= grew(together(port, &ERRORS, from));
+        telling[5] |= aer(world, port, from).is_some_and(|n| n > 0);
+    }
+    telling
 }
 
 fn netdev(port: &PortRecord) -> String {

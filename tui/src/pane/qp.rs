@@ -8,7 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
-use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, wrap};
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
 use crate::number::{self, UNKNOWN};
@@ -22,6 +22,8 @@ const TIMEOUT_UNIT_NS: u64 = 4_096;
 #[derive(Default)]
 pub(crate) struct QpPane {
     id: Option<QpRef>,
+    /// Nobody chose it: the QP that failed last takes its place.
+    own_choice: bool,
     span: usize,
     /// Cells the cursor stands left of now.
     cursor: u16,
@@ -32,17 +34,18 @@ pub(crate) struct QpPane {
 impl QpPane {
     /// Shows a QP.
     pub(crate) fn show(&mut self, id: QpRef) {
-        self.id = Some(id);
+        (self.id, self.own_choice) = (Some(id), false);
         self.text = Selection::default();
     }
 
     /// The QP to show: the chosen one, else the one that failed last, else the busiest.
     fn qp<'w>(&self, world: &'w World) -> Option<&'w QpRecord> {
-        if let Some(id) = self.id {
-            return world.qps.get(id);
+        let chosen = self.id.and_then(|id| world.qps.get(id));
+        if self.id.is_some() && !self.own_choice {
+            return chosen;
         }
-        let failed = world.qp_failures.last().and_then(|(_, failure)| world.qps.get(failure.id));
-        failed.or_else(|| world.qps.iter().max_by(|a, b| a.bytes.cmp(&b.bytes).then(b.qpn.cmp(&a.qpn))))
+        let failed = world.qp_failures.iter().rev().find_map(|(_, failure)| world.qps.get(failure.id));
+        failed.or(chosen).or_else(|| world.qps.iter().max_by(|a, b| a.bytes.cmp(&b.bytes).then(b.qpn.cmp(&a.qpn))))
     }
 
     /// The next live QP of the same device, by number.
@@ -60,6 +63,17 @@ impl QpPane {
     }
 }
 
+/// The QP of a port that says most: the one that failed last, else one in the error state, else the busiest.
+pub(crate) fn telling(world: &World, port: &PortRecord) -> Option<QpRef> {
+    let its = |qp: &&QpRecord| port_of(world, qp).is_some_and(|of| of.key == port.key);
+    let failed = world.qp_failures.iter().rev().filter_map(|(_, failure)| world.qps.get(failure.id)).find(its);
+    let busiest = || {
+        let dead = |qp: &QpRecord| matches!(qp.state, QpState::Err | QpState::Sqe);
+        world.qps.iter().filter(its).max_by_key(|qp| (dead(qp), qp.bytes, std::cmp::Reverse(qp.qpn)))
+    };
+    failed.or_else(busiest).map(|qp| qp.id)
+}
+
 impl Pane for QpPane {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let (world, theme) = (&**scene.world, scene.theme);
@@ -68,6 +82,7 @@ impl Pane for QpPane {
             put(buf, area, 1, &Line::styled(format!(" {why}; 3 lists those that are"), theme.dim));
             return;
         };
+        self.own_choice |= self.id.is_none();
         self.id = Some(qp.id);
         for (at, line) in (0u16..).zip(title(scene, qp)) {
             put(buf, area, at, &line);
@@ -126,6 +141,7 @@ impl Pane for QpPane {
         if wide {
             column(buf, Rect { x: body.x + half, width: body.width - half, ..body }, &right);
         }
+        more_below(buf, body, self.text.top + self.text.height < self.lines, "", theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -186,7 +202,7 @@ fn title<'a>(scene: Scene<'a>, qp: &'a QpRecord) -> [Line<'a>; 2] {
             known(qp.comm.as_deref()),
             number(qp.pid),
             qp.container.as_deref().map_or(String::new(), |container| format!(" container {container}")),
-            known(qp.remote_gid.as_deref()),
+            qp.remote_gid.as_deref().map_or_else(|| UNKNOWN.into(), number::gid),
             number(qp.remote_qpn),
         ),
         theme.dim,

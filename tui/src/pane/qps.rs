@@ -41,6 +41,9 @@ pub(crate) struct Qps {
     /// The selected QP stays selected when rows move.
     selected: Option<QpRef>,
     skip: usize,
+    /// Columns there was no room for when last drawn, and the cells there were.
+    out_of_sight: usize,
+    width: u16,
     /// Columns that somebody does not want, a bit each.
     hidden: u32,
     picker: Option<Picker>,
@@ -70,6 +73,8 @@ impl Default for Qps {
             selection: Selection::default(),
             selected: None,
             skip: 0,
+            out_of_sight: 0,
+            width: 0,
             hidden: 0,
             picker: None,
             by: By::default(),
@@ -116,6 +121,10 @@ impl Qps {
         (0..COLUMNS.len()).filter(|at| self.hidden & 1 << at == 0).collect()
     }
 
+    fn columns(&self) -> Vec<Column> {
+        self.wanted().into_iter().map(|at| COLUMNS[at].1).collect()
+    }
+
     fn sort_by(&mut self, column: usize) {
         let sorted = if self.by == By::Nothing { &mut self.sort } else { &mut self.group_sort };
         // The same once more is the other way round.
@@ -138,7 +147,7 @@ impl Qps {
     fn open_group(&mut self) {
         let Some(group) = self.groups.get(self.selection.row).filter(|group| !group.filter.is_empty()) else { return };
         let text = format!("{} {}", self.filter_text, group.filter).trim().to_owned();
-        if let Ok(filter) = Filter::parse(&text, &FIELDS) {
+        if let Ok(filter) = Filter::parse(&columns::with_gids(&text), &FIELDS) {
             (self.filter, self.filter_text, self.by) = (filter, text, By::Nothing);
             (self.selection, self.selected) = (Selection::default(), None);
         }
@@ -231,6 +240,10 @@ impl Qps {
             .asked(asked)
             .asked(if grouped { format!("{} by {}", self.groups.len(), self.by.name()) } else { String::new() })
             .asked(format!("by {sort} {direction}"))
+            .alarm(match self.rows.died() {
+                0 => String::new(),
+                n => format!("{} in ERR: / state=ERR", number::grouped(n as u64)),
+            })
             .unseen(unseen)
             .since(format!("counted since {}", number::moment(world, world.started, false)))
             .draw(buf, area);
@@ -249,9 +262,10 @@ impl Pane for Qps {
             return;
         }
         let wanted = self.wanted();
-        let columns: Vec<Column> = wanted.iter().map(|at| COLUMNS[*at].1).collect();
+        let columns = self.columns();
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
         let placed = table::fit(&columns, inner.width, self.skip);
+        (self.out_of_sight, self.width) = (table::hidden(&columns, &placed, self.skip), inner.width);
         let mark = if self.ascending { "▲" } else { "▼" };
         let sorted = wanted.iter().position(|at| *at == self.sort).map(|at| (at, mark));
         self.placed = placed.iter().map(|place| (*place, wanted[place.index])).collect();
@@ -313,8 +327,8 @@ impl Pane for Qps {
                 self.sort = wanted.get(next).copied().unwrap_or(0);
             }
             Action::SortReverse => self.ascending = !self.ascending,
-            Action::Left => self.skip = self.skip.saturating_sub(1),
-            Action::Right => self.skip = (self.skip + 1).min(COLUMNS.len() - 2),
+            Action::Left => self.skip = table::nearer(&self.columns(), self.width, self.skip),
+            Action::Right => self.skip = table::further(&self.columns(), self.width, self.skip),
             Action::Leave if !self.filter_text.is_empty() => {
                 self.filter_text.clear();
                 self.filter = Filter::default();
@@ -358,6 +372,10 @@ impl Pane for Qps {
         }
     }
 
+    fn note(&self) -> Option<String> {
+        if self.by == By::Nothing { table::hint(self.out_of_sight, self.skip) } else { None }
+    }
+
     fn typing(&self) -> bool {
         self.typed.is_some() || self.picker.is_some()
     }
@@ -390,7 +408,7 @@ impl Pane for Qps {
             KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => typed.push(c),
             _ => return,
         }
-        match Filter::parse(typed, &FIELDS) {
+        match Filter::parse(&columns::with_gids(typed), &FIELDS) {
             Ok(filter) => {
                 self.filter = filter;
                 self.filter_text.clone_from(typed);

@@ -103,8 +103,8 @@ fn notes(question: &Question, results: &[ResultRow]) -> Vec<String> {
     };
     if let Some(which) = which(&|setting, _| setting.red.kmax_bytes < 2 * bdp) {
         notes.push(format!(
-            "In {which} Kmax is below two bandwidth-delay products ({}): every packet is marked before the senders can have \
-             heard of the first mark.",
+            "In {which} Kmax is below two bandwidth-delay products ({}): a burst fills the queue beyond it, and from there on \
+             every packet is marked, before the senders can have heard of the first mark.",
             bytes(2 * bdp)
         ));
     }

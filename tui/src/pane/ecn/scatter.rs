@@ -80,7 +80,13 @@ pub(super) fn draw_scatter(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port:
     let scale = format!("{:<wide$}100%", "0%", wide = usize::from(plot.width).saturating_sub(4));
     put(buf, Rect { x: plot.x, width: plot.width, ..area }, plot.height, &Line::styled(scale, theme.dim));
     let span = number::span(world.now.saturating_sub(first.0).max(1_000_000_000));
-    let legend = format!("  load received; {} readings of {span}, ● the last 5 s", points.len());
+    let legends = [
+        format!("  load received; {} readings of {span}, ● the last 5 s", points.len()),
+        format!("  load received over {span}, ● last 5 s"),
+        "  load received".to_owned(),
+    ];
+    let legend =
+        legends.into_iter().find(|legend| legend.chars().count() < usize::from(area.width)).unwrap_or_default();
     put(buf, area, plot.height + 1, &Line::styled(legend, theme.dim));
 }
 

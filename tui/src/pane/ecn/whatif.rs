@@ -1,13 +1,18 @@
 //! `w`: what other marking at the switch would do at this port's rate, load and parameters, by the packet model of
-//! `rdmascope whatif`. It runs in a thread of its own: about a second of one core, when somebody asks. While it runs, the
+//! `rdmascope whatif`. It runs in a thread of its own: a second or two of one core, when somebody asks. While it runs, the
 //! newest question waits and all others are forgotten: a key that is held asks many times a second.
+//!
+//! How the switch marks, and how bursts come, no host can read: both are assumed, and told as such. What the port does
+//! measure, the share of packets that are marked, is held against the model first. Bursts are taken of the size with which
+//! the model comes nearest; where it comes near with none, there is no comparison: it would be of another network.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use collector::command::whatif::Question;
 use collector::dcqcn::{control, markings};
 use collector::inventory::PortRecord;
-use collector::sim::packet::{Red, Workload};
+use collector::sim::packet::{Measure, Pfc, Red, Workload};
+use collector::timeline::counter_table::Meaning;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -21,6 +26,17 @@ use crate::theme::Theme;
 /// Loads the model is asked about: nothing happens near zero, and a full link is a question of its own.
 const LOADS: (f64, f64) = (0.05, 0.95);
 
+/// Sizes of bursts that are tried, the usual one first.
+const BURSTS: [u64; 4] = [256 << 10, 64 << 10, 16 << 10, 1 << 20];
+/// The model comes near when it marks at most so many times what was measured, or so many times less.
+const NEAR: f64 = 2.0;
+/// Windows the measured share is of.
+const WINDOWS: usize = 60;
+/// Packets of a run that only looks for the size of the bursts.
+const MOST_PACKETS: u64 = 10_000_000;
+/// Where a switch is told to pause, bytes: nobody knows, but it does.
+const XOFF: u64 = 2 << 20;
+
 /// What came of it: the report, or why there is none.
 type Answer = Arc<OnceLock<Result<String, String>>>;
 
@@ -32,20 +48,23 @@ struct Asked {
     told: bool,
 }
 
+/// A question, and the share of packets that was measured to be marked.
+type Asking = (Question, Option<f64>);
+
 /// The one thread that answers.
 #[derive(Default)]
 struct Worker {
     /// It runs.
     busy: bool,
     /// What it answers next.
-    next: Option<(Question, Answer)>,
+    next: Option<(Asking, Answer)>,
 }
 
 impl Worker {
     /// Answers this next; what waited is forgotten.
-    fn ask(worker: &Arc<Mutex<Self>>, question: Question, answer: &Answer) {
+    fn ask(worker: &Arc<Mutex<Self>>, asking: Asking, answer: &Answer) {
         let mut state = worker.lock().unwrap_or_else(PoisonError::into_inner);
-        state.next = Some((question, answer.clone()));
+        state.next = Some((asking, answer.clone()));
         if state.busy {
             return;
         }
@@ -63,13 +82,12 @@ impl Worker {
     fn run(worker: &Mutex<Self>) {
         loop {
             let mut state = worker.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some((question, answer)) = state.next.take() else {
+            let Some(((question, measured), answer)) = state.next.take() else {
                 state.busy = false;
                 return;
             };
             drop(state);
-            let report = question.answer().map(|report| report.text()).map_err(|error| error.to_string());
-            let _ = answer.set(report);
+            let _ = answer.set(report(question, measured));
         }
     }
 }
@@ -111,12 +129,13 @@ impl WhatIf {
     /// Asks about a port; each time about the next marking that is in use somewhere.
     pub(super) fn ask(&mut self, name: &str, port: &PortRecord) {
         let (question, against) = question(port, self.next);
+        let measured = measured(port);
         self.next += 1;
         let answer = Answer::default();
-        let title = format!("{name}: what if its switch marked by {against}?");
+        let title = format!("{name}: what if its switch marked by Kmin–Kmax {against}? (a model, much of it assumed)");
         self.asked = Some(Asked { title, answer: answer.clone(), told: false });
         self.text = Selection::default();
-        Worker::ask(&self.worker, question, &answer);
+        Worker::ask(&self.worker, (question, measured), &answer);
     }
 
     /// Scrolls; says whether the action was one.
@@ -186,9 +205,87 @@ fn question(port: &PortRecord, next: usize) -> (Question, String) {
         }
         None => written(question.against.red),
     };
-    // What its switch port marks by a host cannot read.
-    let given = written(question.params.red);
-    (question, format!("Kmin–Kmax {name}, not {given}"))
+    if port.congestion.as_ref().and_then(|read| read.pfc_enabled).is_some_and(|on| on.contains(&true)) {
+        let pfc = Pfc { xoff_bytes: XOFF, xon_bytes: XOFF / 10 * 9, delay_ns: 1_000 };
+        (question.params.pfc, question.against.pfc) = (Some(pfc), Some(pfc));
+    }
+    (question, name)
+}
+
+/// The share of the packets received in the last minute that were marked; `None` where it is not counted.
+fn measured(port: &PortRecord) -> Option<f64> {
+    let mean = |meaning| {
+        let values: Vec<f64> = port.rates.get(&meaning)?.newest_first().take(WINDOWS).flatten().collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let (marked, all) = (mean(Meaning::EcnMarkedRx)?, mean(Meaning::RxPackets)?);
+    (all > 0.0).then(|| marked / all)
+}
+
+/// The answer with what it rests on, or why there is none.
+fn report(mut question: Question, measured: Option<f64>) -> Result<String, String> {
+    let fit = match measured {
+        None => "The model is held against nothing: this port's marks are not counted.".to_owned(),
+        Some(0.0) => {
+            return Err(
+                "No packet this port received in the last minute was marked. There is nothing the model could be held \
+                        against: how the switch marks would be assumed, and so would all that follows. No comparison."
+                    .to_owned(),
+            );
+        }
+        Some(measured) => calibrated(&mut question, measured)?,
+    };
+    let report = question.answer().map_err(|error| error.to_string())?;
+    Ok(format!("{}\n{fit}\n\n{}", assumed(&question), report.text()))
+}
+
+/// Takes bursts of the size with which the model marks nearest to what was measured; why not, where none is near.
+fn calibrated(question: &mut Question, measured: f64) -> Result<String, String> {
+    let mut tried = Vec::new();
+    for bytes in BURSTS {
+        let mut params = question.params.clone();
+        if let Workload::Bursts { bytes: size, .. } = &mut params.workload {
+            *size = bytes;
+        }
+        let marked = Measure::of_at_most(&params, &[question.l], MOST_PACKETS).and_then(|figures| figures.mark_rate);
+        tried.push((bytes, marked.unwrap_or(0.0), params.workload));
+    }
+    let apart = |marked: f64| if marked > 0.0 { (marked / measured).ln().abs() } else { f64::INFINITY };
+    let share = |share: f64| number::plain(Some(share * 100.0)).into_owned();
+    let nearest = tried.iter().min_by(|a, b| apart(a.1).total_cmp(&apart(b.1))).filter(|t| apart(t.1) <= NEAR.ln());
+    let Some((bytes, marked, workload)) = nearest else {
+        let tried: Vec<_> = tried.iter().map(|(b, m, _)| format!("{} {} %", number::bytes(*b), share(*m))).collect();
+        return Err(format!(
+            "The model does not fit this port: {} % of the packets it received in the last minute were marked; with the switch \
+             marking by {}, which is assumed, the model marks, by the size of the bursts: {}. No comparison: it would be of \
+             another network. With settings of your own: rdmascope whatif --help.",
+            share(measured),
+            written(question.params.red),
+            tried.join(", ")
+        ));
+    };
+    question.params.workload = *workload;
+    Ok(format!(
+        "Held against this port: {} % of the packets it received in the last minute were marked; with bursts of {} the model \
+         marks {} %.",
+        share(measured),
+        number::bytes(*bytes),
+        share(*marked)
+    ))
+}
+
+/// What nobody could read on this host, and what the columns are.
+fn assumed(question: &Question) -> String {
+    let red = question.params.red;
+    let pause = if question.params.pfc.is_some() { ", where it pauses" } else { "" };
+    format!(
+        "Assumed, for no host can read it: how the switch marks now (GIVEN: {}, at most {} %){pause}, a round trip of {}, {} \
+         senders, the size of their bursts. AGAINST: the same with the other marking.",
+        written(red),
+        red.pmax * 100.0,
+        number::short_time(question.params.rtt_ns),
+        question.params.senders
+    )
 }
 
 /// Thresholds or the share of marks differ by more than a tenth: less than that is not worth a second.
@@ -213,6 +310,7 @@ mod tests {
     fn every_marking_in_use_gets_its_turn_and_the_first_comes_again() {
         let world = sample::faulty();
         let port = &world.ports[1];
+        // The marking it is held against is named, what is assumed of its switch is not told as a fact.
         let against: Vec<String> = (0..12).map(|next| question(port, next).1).collect();
         let turn = against.iter().skip(1).position(|name| *name == against[0]).unwrap() + 1;
         assert!(turn > 2, "{against:?}");
@@ -236,7 +334,7 @@ mod tests {
         what_if.draw(&mut Buffer::empty(area), area, &theme);
         assert!(!what_if.news());
         let text = what_if.as_text().unwrap();
-        assert!(text.contains("queue p99") && text.contains("marked"), "{text}");
+        assert!(text.contains("much of it assumed") && text.contains("marked"), "{text}");
         what_if.close();
         assert!(!what_if.is_open() && what_if.as_text().is_none());
     }
@@ -261,5 +359,46 @@ mod tests {
         what_if.ask("mlx5_1/1", &world.ports[1]);
         what_if.close();
         assert!(what_if.worker.lock().unwrap().next.is_none(), "nobody waits for it any more");
+    }
+
+    fn short(load: f64) -> Question {
+        let mut question = Question::common();
+        question.params.workload = Workload::Bursts { bytes: 256 << 10, load };
+        question.params.duration_ns = 10_000_000;
+        question.params.warm_up_ns = 2_000_000;
+        question.seeds = 1;
+        question
+    }
+
+    #[test]
+    fn a_port_that_the_model_does_not_fit_gets_no_comparison() {
+        for measured in [Some(0.0), Some(1e-6), Some(0.9)] {
+            let why = report(short(0.4), measured).unwrap_err();
+            assert!(why.contains("No comparison") && !why.contains("AGAINST"), "{why}");
+        }
+        let why = report(short(0.4), Some(0.9)).unwrap_err();
+        assert!(why.contains("90 % of the packets") && why.contains("64.0 KiB"), "{why}");
+    }
+
+    #[test]
+    fn bursts_are_taken_of_the_size_with_which_the_model_marks_as_the_port_does() {
+        let mut question = short(0.6);
+        let marked = |bytes: u64| {
+            let mut params = short(0.6).params;
+            params.workload = Workload::Bursts { bytes, load: 0.6 };
+            Measure::of_at_most(&params, &[2.0], MOST_PACKETS).unwrap().mark_rate.unwrap()
+        };
+        let measured = marked(64 << 10);
+        assert!(measured > 0.0 && marked(256 << 10) > NEAR * measured);
+        calibrated(&mut question, measured).unwrap();
+        assert!(matches!(question.params.workload, Workload::Bursts { bytes: 65_536, .. }), "{:?}", question.params);
+        let told = report(question, Some(measured)).unwrap();
+        assert!(
+            told.starts_with("Assumed, for no host can read it") && told.contains("Held against this port"),
+            "{told}"
+        );
+        assert!(told.contains("queue p99") && told.contains("GIVEN: 5.00 KiB–200 KiB"), "{told}");
+        // Not counted is not zero: there is an answer, and it says that it is held against nothing.
+        assert!(report(short(0.6), None).unwrap().contains("held against nothing"));
     }
 }

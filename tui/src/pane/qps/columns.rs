@@ -70,6 +70,18 @@ pub(super) const FIELDS: [Field<Of>; 15] = [
 /// Fields a bare word is looked for in.
 pub(super) const TEXTS: [Of; 6] = [Of::Device, Of::Type, Of::State, Of::Comm, Of::PeerGid, Of::Container];
 
+/// A filter with IPv4 addresses as they stand in GIDs: what is shown can be typed.
+pub(super) fn with_gids(typed: &str) -> String {
+    let word = |word: &str| {
+        let (before, value) = word.split_at(word.rfind('=').map_or(0, |at| at + 1));
+        match value.parse::<std::net::Ipv4Addr>().map(|address| address.octets()) {
+            Ok([a, b, c, d]) => format!("{before}:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"),
+            Err(_) => word.to_owned(),
+        }
+    };
+    typed.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// What stands in a column, as a value.
 pub(super) fn value<'w>(world: &'w World, qp: &'w QpRecord, of: Of) -> Value<'w> {
     let text = |text: Option<&'w str>| text.map_or(Value::Unknown, Value::Text);
@@ -130,7 +142,7 @@ pub(super) fn cell<'w>(scene: Scene<'w>, qp: &'w QpRecord, of: Of) -> Line<'w> {
             errors => plain(number::known_count(errors)),
         },
         Of::PeerQpn => number(qp.remote_qpn),
-        Of::PeerGid => known(qp.remote_gid.as_deref()),
+        Of::PeerGid => qp.remote_gid.as_deref().map_or_else(|| known(None), |gid| plain(number::gid(gid).into_owned())),
         Of::Age => {
             let age = number::age(world.now.saturating_sub(qp.since));
             Line::styled(if qp.created { age } else { format!(">{age}") }, theme.text)

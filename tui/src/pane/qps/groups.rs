@@ -100,9 +100,10 @@ impl Group {
         let (name, filter) = match key {
             Key::Process(pid) => (format!("{} {pid}", comm.unwrap_or(UNKNOWN)), format!("pid={pid}")),
             Key::Module(comm) => (format!("{} {UNKNOWN}", comm.unwrap_or(UNKNOWN)), String::new()),
-            Key::Peer(gid) => {
-                (gid.unwrap_or(UNKNOWN).to_owned(), gid.map_or(String::new(), |gid| format!("peer=={gid}")))
-            }
+            Key::Peer(gid) => (
+                number::gid(gid.unwrap_or(UNKNOWN)).into_owned(),
+                gid.map_or(String::new(), |gid| format!("peer=={gid}")),
+            ),
             Key::Port(device, Some(port)) => (format!("{device}/{port}"), format!("device=={device} port={port}")),
             Key::Port(device, None) => (format!("{device}/{UNKNOWN}"), String::new()),
         };

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use collector::inventory::{QpRecord, QpRef, World};
+use collector::observation::QpState;
 
 use super::columns::{Of, TEXTS, value};
 use crate::filter::{Filter, Value};
@@ -17,10 +18,31 @@ const LAST: u64 = u64::MAX;
 /// What a row is sorted by, then its QPN, then which it is: no two are equal.
 type Key = (u64, u32, QpRef);
 
+/// It died, or its send queue did.
+fn dead(qp: &QpRecord) -> bool {
+    matches!(qp.state, QpState::Err | QpState::Sqe)
+}
+
+/// A number for a state, the more it needs a look the larger; `None` when it is not known.
+fn standing(qp: &QpRecord) -> Option<u64> {
+    Some(match qp.state {
+        QpState::Unknown => return None,
+        QpState::Reset => 0,
+        QpState::Init => 1,
+        QpState::Rtr => 2,
+        QpState::Rts => 3,
+        QpState::Sqd => 4,
+        QpState::Sqe => 5,
+        QpState::Err => 6,
+    })
+}
+
 /// The rows: those in [`Order::sorted`] are in order, those before them come before, those behind them behind.
 #[derive(Default)]
 pub(super) struct Order {
     keys: Vec<Key>,
+    /// How many of them died.
+    died: usize,
     sorted: Range<usize>,
 }
 
@@ -29,10 +51,20 @@ impl Order {
     /// so that comparing them costs little.
     pub(super) fn find<'w>(&mut self, world: &'w World, by: Of, ascending: bool, filter: &Filter<Of>) {
         self.keys.clear();
+        self.died = 0;
         self.sorted = 0..0;
         let mut texts = Texts::default();
         let mut take = |qp: &'w QpRecord| {
+            self.died += usize::from(dead(qp));
             let key = match value(world, qp, by) {
+                // By what a state means, not by its letters.
+                _ if by == Of::State => match standing(qp) {
+                    None => LAST,
+                    Some(n) if ascending => n,
+                    Some(n) => LAST - 1 - n,
+                },
+                // What died sends nothing: it would be where nobody looks.
+                _ if by == Of::Rate && !ascending && dead(qp) => 0,
                 Value::Unknown => LAST,
                 // The bits of a number that is not negative are in its order.
                 Value::Number(n) if ascending => n.max(0.0).to_bits(),
@@ -96,6 +128,11 @@ impl Order {
     /// The QP of a row.
     pub(super) fn get(&self, row: usize) -> Option<QpRef> {
         self.keys.get(row).map(|(_, _, id)| *id)
+    }
+
+    /// How many of the rows died.
+    pub(super) fn died(&self) -> usize {
+        self.died
     }
 
     /// Number of rows.

@@ -6,6 +6,8 @@ use crate::filter::Value;
 use crate::sample;
 use std::sync::Arc;
 
+use collector::observation::QpState;
+
 /// All rows, in order.
 fn rows(world: &World, by: Of, ascending: bool, filter: &Filter<Of>) -> Vec<QpRef> {
     let mut rows = Order::default();
@@ -22,7 +24,8 @@ fn qpns(world: &World, by: Of, ascending: bool, filter: &str) -> Vec<u32> {
 #[test]
 fn rows_are_sorted_by_number_and_by_text_both_ways() {
     let world = sample::healthy();
-    for by in COLUMNS.map(|(of, _)| of) {
+    // States have an order of their own.
+    for by in COLUMNS.map(|(of, _)| of).into_iter().filter(|by| *by != Of::State) {
         for ascending in [true, false] {
             let ids = rows(&world, by, ascending, &Filter::default());
             assert_eq!(ids.len(), world.qps.len());
@@ -117,4 +120,33 @@ fn the_filter_reaches_every_column() {
     assert!(qpns(&world, Of::Qpn, true, "state=ERR device=mlx5_4").len() < all);
     assert_eq!(qpns(&world, Of::Qpn, true, "qpn=100 device=mlx5_0"), [100]);
     assert_eq!(qpns(&world, Of::Qpn, true, "age>100000").len(), 0);
+}
+
+#[test]
+fn what_died_stands_first_among_rates_and_states_and_is_counted() {
+    let world = sample::faulty();
+    let states = |by| -> Vec<QpState> {
+        let mut ids = Order::default();
+        ids.find(&world, by, false, &Filter::default());
+        ids.sort(0..ids.len());
+        assert_eq!(ids.died(), 64);
+        ids.ids().map(|id| world.qps.get(id).unwrap().state).collect()
+    };
+    for by in [Of::Rate, Of::State] {
+        let states = states(by);
+        assert!(states[..64].iter().all(|state| *state == QpState::Err), "{by:?}: {:?}", &states[..64]);
+        assert_eq!(states[64], QpState::Rts, "{by:?}");
+    }
+    let living = Filter::parse("state=RTS", &FIELDS).unwrap();
+    let mut ids = Order::default();
+    ids.find(&world, Of::Rate, false, &living);
+    assert_eq!(ids.died(), 0);
+}
+
+#[test]
+fn a_peer_is_found_by_the_address_that_is_shown() {
+    let with = columns::with_gids;
+    assert_eq!(with("comm=nccl peer=10.100.3.32"), "comm=nccl peer=:ffff:0a64:0320");
+    assert_eq!(with("10.100.3.32"), ":ffff:0a64:0320");
+    assert_eq!(with("qpn=17 errors>0 mlx5"), "qpn=17 errors>0 mlx5");
 }
