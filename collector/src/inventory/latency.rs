@@ -181,11 +181,10 @@ impl Latencies {
     /// the least while the port was not paused, which is no less.
     #[must_use]
     pub fn reference(&self, class: SizeClass) -> Option<Baseline> {
-        let quiet = self.baseline(class);
-        if quiet.is_some_and(|quiet| quiet.windows >= ENOUGH) {
+        let (quiet, of) = (self.baseline(class), self.of(class));
+        if of.busy.is_empty() || quiet.is_some_and(|quiet| quiet.windows >= ENOUGH) {
             return quiet;
         }
-        let of = self.of(class);
         let all: VecDeque<f32> = of.quiet.iter().chain(&*of.busy).copied().collect();
         Some(Baseline { median_ns: low(&all, LOWEST)?, windows: all.len(), quiet: false })
     }
