@@ -155,7 +155,7 @@ fn a_live_screen_is_frozen_led_back_and_goes_on() {
     assert!(gone_back(2).contains("behind (space goes on)"));
     // Before the finding was raised nothing says that it will be.
     tmux.press(&["Left", "Left", "Left", "Left"]);
-    tmux.shows(&["── findings: none ──", "PAUSED"]);
+    tmux.shows(&["── findings: none", "PAUSED"]);
     for (pane, title) in (1..).zip(PANES) {
         tmux.press(&[&pane.to_string()]);
         assert!(second(&tmux.shows(&["PAUSED", &format!("{pane} {title}")])) < frozen, "{title}");
