@@ -139,6 +139,8 @@ struct Shared {
     changed: Condvar,
     /// Made when a reader asks for it.
     wake: OnceLock<OwnedFd>,
+    /// What a reader has done with, for the producer to free.
+    done: Mutex<Vec<Arc<Published>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -151,7 +153,12 @@ impl Feed {
     #[must_use]
     pub fn new(world: Arc<World>, status: Status) -> Self {
         let first = Arc::new(Published { generation: 0, world, status });
-        let shared = Shared { latest: Mutex::new(first), changed: Condvar::new(), wake: OnceLock::new() };
+        let shared = Shared {
+            latest: Mutex::new(first),
+            changed: Condvar::new(),
+            wake: OnceLock::new(),
+            done: Mutex::default(),
+        };
         Self { shared: Arc::new(shared), remote: Remote::default() }
     }
 
@@ -207,6 +214,13 @@ impl Feed {
         }
     }
 
+    /// Gives back what is no longer looked at: freeing what one world of a quarter of a million QPs does not share with the
+    /// next takes longer than a frame may, so the producer does it.
+    pub fn done(&self, mut published: Vec<Arc<Published>>) {
+        lock(&self.shared.done).append(&mut published);
+        self.remote.wake_up();
+    }
+
     /// Asks something of the producer.
     pub fn send(&self, command: Command) {
         self.remote.send(command);
@@ -227,6 +241,8 @@ impl Feed {
     /// The producer's side: the next command, if there is one.
     #[must_use]
     pub fn command(&self) -> Option<Command> {
+        // Not while the lock is held.
+        drop(std::mem::take(&mut *lock(&self.shared.done)));
         self.remote.command()
     }
 
@@ -262,5 +278,18 @@ mod tests {
         assert!(!readable());
         feed.publish(feed.latest().world.clone(), Status::new(Mode::Live));
         assert!(readable());
+    }
+
+    #[test]
+    fn what_a_reader_gives_back_is_freed_by_the_producer() {
+        let feed = Feed::new(Arc::new(World::new(Header::new())), Status::new(Mode::Live));
+        let seen = feed.latest();
+        let world = Arc::downgrade(&seen.world);
+        feed.publish(Arc::new(World::new(Header::new())), Status::new(Mode::Live));
+        feed.done(vec![seen]);
+        assert!(world.upgrade().is_some());
+        feed.remote().wait(Duration::MAX);
+        assert_eq!(feed.command(), None, "it was woken, though there is no command");
+        assert!(world.upgrade().is_none());
     }
 }

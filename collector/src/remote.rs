@@ -62,6 +62,11 @@ impl Remote {
     /// Asks something of the producer, and wakes it.
     pub fn send(&self, command: Command) {
         self.commands().push_back(command);
+        self.wake_up();
+    }
+
+    /// Wakes the producer, which looks whether there is something to do.
+    pub(crate) fn wake_up(&self) {
         if let Some(wake) = &self.shared.wake {
             // The counter of an eventfd is full only when the other end has not looked for 2^64 times.
             let _ = rustix::io::write(wake, &1u64.to_ne_bytes());

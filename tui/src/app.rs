@@ -34,6 +34,8 @@ use crate::{ascii, frame, number};
 const SMALLEST: (u16, u16) = (60, 16);
 /// How long a message stands in the footer, ns.
 const MESSAGE_NS: u64 = 6_000_000_000;
+/// A world of more QPs is not freed by the screen's thread: a frame would wait for it.
+const MANY_QPS: usize = 4_096;
 /// Polling intervals that can be asked for, ns.
 const INTERVALS: Range<u64> = 100_000_000..60_000_000_001;
 /// How far `←` and `→` go in a running replay, ns.
@@ -189,13 +191,17 @@ impl App {
             if let Some(told) = ended(&self.latest.status, &latest.status) {
                 self.say(&told, clock::monotonic_ns());
             }
-            self.latest = latest;
+            let mut before = vec![std::mem::replace(&mut self.latest, latest)];
             if !self.frozen {
-                self.shown = self.latest.clone();
+                before.push(std::mem::replace(&mut self.shown, self.latest.clone()));
                 // A replay is led back by playing it again.
                 if !self.replay() {
                     self.moments.keep(&self.latest);
                 }
+            }
+            before.append(&mut self.moments.dropped());
+            if self.latest.world.qps.len() > MANY_QPS {
+                self.feed.done(before);
             }
         }
     }

@@ -24,6 +24,8 @@ const LONGEST_NS: Nanos = 600_000_000_000;
 #[derive(Default)]
 pub(crate) struct Moments {
     kept: VecDeque<Moment>,
+    /// No longer kept, not yet asked for.
+    dropped: Vec<Arc<Published>>,
 }
 
 struct Moment {
@@ -56,11 +58,17 @@ impl Moments {
         self.weigh(self.kept.len().saturating_sub(2));
         let now = published.world.now;
         while self.kept.front().is_some_and(|first| first.t().saturating_add(LONGEST_NS) < now) {
-            self.kept.pop_front();
+            let first = self.kept.pop_front();
+            self.dropped.extend(first.map(|moment| moment.published));
         }
         while self.kept.len() > MOST || self.kept.iter().map(|moment| moment.bytes).sum::<usize>() > BUDGET {
             self.drop_one(now);
         }
+    }
+
+    /// Those that are no longer kept. To free them is the caller's: it may take long.
+    pub(crate) fn dropped(&mut self) -> Vec<Arc<Published>> {
+        std::mem::take(&mut self.dropped)
     }
 
     /// The moment before or after one.
@@ -78,12 +86,10 @@ impl Moments {
             after.saturating_sub(before) as f64 / now.saturating_sub(own).max(1) as f64
         };
         let least = (1..self.kept.len().saturating_sub(1)).min_by(|a, b| gap(*a).total_cmp(&gap(*b)));
-        match least {
-            None => _ = self.kept.pop_front(),
-            Some(at) => {
-                self.kept.remove(at);
-                self.weigh(at - 1);
-            }
+        let missed_least = self.kept.remove(least.unwrap_or(0));
+        self.dropped.extend(missed_least.map(|moment| moment.published));
+        if let Some(at) = least {
+            self.weigh(at - 1);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which rules cannot be judged on this node or not yet, or only in part, and why. Asking all of them walks much of the world, and the
-//! answer changes slowly: it is kept for a while.
+//! answer changes slowly: it is kept for a while, and each second a part of the rules is asked anew, so that no frame waits for
+//! all of them.
 
 use std::sync::Arc;
 
@@ -10,6 +11,9 @@ use collector::rule::{self, View};
 
 /// How long an answer is kept, ns.
 const KEPT_NS: Nanos = 5_000_000_000;
+/// In so many parts the rules are asked. Those of one family stand side by side and look at the same things, so a part has
+/// every so many-th of them.
+const PARTS: usize = 5;
 
 /// A rule that cannot be judged anywhere, or only in part (`true`), and why.
 pub(crate) type NotJudged = (&'static str, String, bool);
@@ -19,52 +23,102 @@ pub(crate) fn nowhere(unjudged: &[NotJudged]) -> usize {
     unjudged.iter().filter(|(_, _, in_part)| !in_part).count()
 }
 
-/// The last answer.
+/// The last answers.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    last: Option<(Nanos, Arc<Vec<NotJudged>>)>,
+    last: Option<Last>,
+}
+
+#[derive(Debug)]
+struct Last {
+    /// When a part was asked last, and which comes next.
+    t: Nanos,
+    part: usize,
+    settings: Arc<rule::Settings>,
+    /// What each rule answered: that it cannot be judged, that it is in part.
+    answers: Vec<[Option<NotJudged>; 2]>,
+    told: Arc<Vec<NotJudged>>,
 }
 
 impl Judged {
     /// The rules that cannot be judged, and those that are in part.
     pub(crate) fn missing(&mut self, world: &World) -> Arc<Vec<NotJudged>> {
-        match &self.last {
-            Some((t, rules)) if (*t..t.saturating_add(KEPT_NS)).contains(&world.now) => rules.clone(),
-            _ => {
-                let book = Book::default();
-                let view = View { world, now: world.now, settings: &world.settings, book: &book };
-                let missing = |rule: &&dyn rule::Rule| Some((rule.id(), rule::not_judged(*rule, &view)?, false));
-                let in_part = |rule: &&dyn rule::Rule| {
-                    let rule::Part { judged, of, reason, .. } = rule::judged_in_part(*rule, &view)?;
-                    let how = if judged == of { "in part".to_owned() } else { format!("on {judged} of {of}") };
-                    Some((rule.id(), format!("judged {how}: {reason}"), true))
-                };
-                let all = || rule::all().iter();
-                let rules = Arc::new(all().filter_map(missing).chain(all().filter_map(in_part)).collect::<Vec<_>>());
-                self.last = Some((world.now, rules.clone()));
-                rules
+        let good = |last: &Last| {
+            (last.t..last.t.saturating_add(KEPT_NS)).contains(&world.now)
+                && Arc::ptr_eq(&last.settings, &world.settings)
+        };
+        match self.last.as_mut().filter(|last| good(last)) {
+            None => {
+                let answers: Vec<_> = rule::all().iter().map(|rule| ask(*rule, world)).collect();
+                let told = told(&answers);
+                let settings = world.settings.clone();
+                self.last = Some(Last { t: world.now, part: 0, settings, answers, told: told.clone() });
+                told
+            }
+            Some(last) => {
+                if world.now >= last.t + KEPT_NS / PARTS as u64 {
+                    let rules = rule::all().iter().zip(&mut last.answers);
+                    for (rule, answer) in rules.skip(last.part).step_by(PARTS) {
+                        *answer = ask(*rule, world);
+                    }
+                    (last.t, last.part, last.told) = (world.now, (last.part + 1) % PARTS, told(&last.answers));
+                }
+                last.told.clone()
             }
         }
     }
+}
+
+fn ask(rule: &dyn rule::Rule, world: &World) -> [Option<NotJudged>; 2] {
+    let book = Book::default();
+    let view = View { world, now: world.now, settings: &world.settings, book: &book };
+    let missing = rule::not_judged(rule, &view).map(|why| (rule.id(), why, false));
+    let in_part = rule::judged_in_part(rule, &view).map(|rule::Part { judged, of, reason, .. }| {
+        let how = if judged == of { "in part".to_owned() } else { format!("on {judged} of {of}") };
+        (rule.id(), format!("judged {how}: {reason}"), true)
+    });
+    [missing, in_part]
+}
+
+/// Those that cannot be judged first.
+fn told(answers: &[[Option<NotJudged>; 2]]) -> Arc<Vec<NotJudged>> {
+    let of = |which: usize| answers.iter().filter_map(move |answer| answer[which].clone());
+    Arc::new(of(0).chain(of(1)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample;
+    use collector::inventory::QpTable;
 
     #[test]
     fn an_answer_is_kept_for_a_while_and_never_for_an_earlier_time() {
         let mut judged = Judged::default();
         let mut world = (*sample::healthy()).clone();
         let first = judged.missing(&world);
-        world.now += KEPT_NS - 1;
+        world.now += KEPT_NS / PARTS as u64 - 1;
         assert!(Arc::ptr_eq(&judged.missing(&world), &first));
         world.now += 1;
         let second = judged.missing(&world);
         assert!(!Arc::ptr_eq(&second, &first));
         world.now -= 1;
         assert!(!Arc::ptr_eq(&judged.missing(&world), &second));
+    }
+
+    #[test]
+    fn every_rule_is_asked_anew_while_an_answer_is_kept() {
+        let mut judged = Judged::default();
+        let mut world = (*sample::healthy()).clone();
+        judged.missing(&world);
+        // What the rules look at has changed.
+        world.ports.clear();
+        world.qps = QpTable::default();
+        for _ in 0..PARTS {
+            world.now += KEPT_NS / PARTS as u64;
+            judged.missing(&world);
+        }
+        assert_eq!(judged.missing(&world), Judged::default().missing(&world));
     }
 
     #[test]
