@@ -110,15 +110,18 @@ mod tests {
     fn every_rule_is_asked_anew_while_an_answer_is_kept() {
         let mut judged = Judged::default();
         let mut world = (*sample::healthy()).clone();
-        judged.missing(&world);
+        let first = judged.missing(&world);
         // What the rules look at has changed.
-        world.ports.clear();
+        world.probes = None;
         world.qps = QpTable::default();
         for _ in 0..PARTS {
             world.now += KEPT_NS / PARTS as u64;
             judged.missing(&world);
         }
-        assert_eq!(judged.missing(&world), Judged::default().missing(&world));
+        // Some tell for how long they have been watching.
+        let rules = |told: &[NotJudged]| told.iter().map(|(rule, ..)| *rule).collect::<Vec<_>>();
+        assert_eq!(rules(&judged.missing(&world)), rules(&Judged::default().missing(&world)));
+        assert_ne!(rules(&judged.missing(&world)), rules(&first));
     }
 
     #[test]
