@@ -8,7 +8,7 @@ use super::span::{Span, Sums};
 use super::words::{confounders, definition, hand_check, joined, percent};
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::PortRecord;
+use crate::inventory::{PortRecord, QpRecord};
 use crate::rule::Rule;
 use crate::timeline::Ring;
 use crate::timeline::counter_table::Meaning;
@@ -189,7 +189,7 @@ fn closed_pairs<'w>(view: &View<'w>) -> Vec<(&'w PortRecord, &'w PortRecord)> {
     if all.len() < 2 {
         return Vec::new();
     }
-    let peers: Vec<Option<BTreeSet<&Arc<str>>>> = all.iter().map(|port| peers_of(view, port)).collect();
+    let peers = peers_of(view, &all);
     let only_peer = |at: usize| {
         let gids = peers[at].as_ref().filter(|gids| !gids.is_empty())?;
         let mut owners = gids.iter().map(|gid| all.iter().position(|p| p.gids.iter().any(|(_, own, _)| own == *gid)));
@@ -204,21 +204,34 @@ fn closed_pairs<'w>(view: &View<'w>) -> Vec<(&'w PortRecord, &'w PortRecord)> {
         .collect()
 }
 
-/// GIDs of the peers of a port's QPs; `None` when a connected QP's peer is not known.
-fn peers_of<'w>(view: &View<'w>, port: &PortRecord) -> Option<BTreeSet<&'w Arc<str>>> {
-    let here = |number: Option<u8>| match number {
+/// GIDs of the peers of each port's QPs; `None` when a peer is not known or no port of `all`. One look at each QP for all of
+/// the ports, for there may be a quarter of a million, and none where every port leads elsewhere.
+fn peers_of<'w>(view: &View<'w>, all: &[&PortRecord]) -> Vec<Option<BTreeSet<&'w Arc<str>>>> {
+    let own: BTreeSet<&Arc<str>> = all.iter().flat_map(|port| &port.gids).map(|(_, own, _)| own).collect();
+    let here = |qp: &QpRecord, port: &PortRecord| match qp.port {
         Some(number) => u32::from(number) == port.key.port,
         None => view.world.ports_of(port.key.device).count() == 1,
     };
-    let mut gids = BTreeSet::new();
-    for qp in view.world.qps.iter().filter(|qp| qp.device == port.key.device && here(qp.port)) {
-        // The management QPs 0 and 1 get no CNPs.
-        if qp.qpn < 2 {
-            continue;
+    let mut peers = vec![Some(BTreeSet::new()); all.len()];
+    let mut closed = all.len();
+    // The management QPs 0 and 1 get no CNPs.
+    for qp in view.world.qps.iter().filter(|qp| qp.qpn >= 2) {
+        let port = all.iter().position(|port| port.key.device == qp.device && here(qp, port));
+        let Some(slot) = port.and_then(|at| peers.get_mut(at)) else { continue };
+        // Once something leads elsewhere nothing else matters.
+        let Some(known) = slot else { continue };
+        match qp.remote_gid.as_ref().filter(|gid| own.contains(gid)) {
+            Some(gid) => _ = known.insert(gid),
+            None => {
+                *slot = None;
+                closed -= 1;
+                if closed == 0 {
+                    break;
+                }
+            }
         }
-        gids.insert(qp.remote_gid.as_ref()?);
     }
-    Some(gids)
+    peers
 }
 
 fn lost(view: &View<'_>, sender: &PortRecord, receiver: &PortRecord) -> Option<Verdict> {
