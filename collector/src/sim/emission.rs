@@ -3,7 +3,6 @@
 use super::counters::Counters;
 use super::node::{AerCounts, Node, RATE_GBPS, SimFunction, SimPort};
 use super::qp::{SimQp, Stats};
-use super::traffic::HIT_NS;
 use crate::observation::{
     self, AerTotals, Body, CounterSource, Gid, Histogram, LinkLayer, Nanos, Observation, Pairs, PortState, Probes,
     QpEvent, QpState, QpStats, Seeing, SourceState, Text,
@@ -40,8 +39,8 @@ impl Node {
             emit(&Observation { t, body: Body::Source(SourceState { source: source.into(), state, reason }) });
         }
         if self.per_qp {
-            let text = "the simulated node has no probe budget, as with --probe-budget off: the cost that is shown is that of \
-                        probes that stay attached all the time";
+            let text = "the simulated node has no probe budget, as with --probe-budget off: its probes are attached all the \
+                        time, and what they would cost is not simulated";
             let note = observation::Note { source: "simulator".into(), text: text.into() };
             emit(&Observation { t, body: Body::Note(note) });
         }
@@ -120,7 +119,6 @@ impl Node {
             wanted: PROBES,
             attached: PROBES,
             hits: Some(self.hits),
-            cost_ns: Some(self.hits * HIT_NS),
             ..Probes::default()
         };
         emit(&Observation { t, body: Body::Probes(body) });

@@ -9,8 +9,6 @@ use super::random::Random;
 /// Headers of a `RoCEv2` packet around 4096 bytes of payload.
 const OVERHEAD: f64 = 1.016;
 const PACKET_BYTES: u64 = 4_162;
-/// CPU time of one data-path probe hit, ns: an emulated first instruction on bare metal.
-pub(super) const HIT_NS: u64 = 330;
 /// Bits a second the four lanes of a port could carry.
 const LINE_BITS_PER_S: f64 = 425e9;
 /// Bulk transfers are posted in messages of this size at least.
