@@ -115,12 +115,7 @@ impl Node {
                 }
             }
         }
-        let body = Probes {
-            wanted: PROBES,
-            attached: PROBES,
-            hits: Some(self.hits),
-            ..Probes::default()
-        };
+        let body = Probes { wanted: PROBES, attached: PROBES, hits: Some(self.hits), ..Probes::default() };
         emit(&Observation { t, body: Body::Probes(body) });
     }
 }
