@@ -60,6 +60,11 @@ kill $contextless
 # What nobody maps any more is let go within ten seconds.
 fewer() { [ "$(attached | cut -d: -f2)" -lt "$(cut -d: -f2 attached.with)" ]; }
 wait_for 40 fewer || attached
+# So is what was told of processes that might post unseen.
+over() { grep '"type":"process"' recording.jsonl | grep "\"pid\":$1," | tail -n 1 | grep -qv '"way"'; }
+for pid in $contextless "$(number pid accelerated.jsonl)"; do
+  wait_for 40 over "$pid" || echo "$pid is not told to have ended"
+done
 attached > attached.without
 record_stop
 cat record.err 2>/dev/null || true
