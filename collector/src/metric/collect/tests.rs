@@ -286,6 +286,10 @@ fn a_large_node_has_fewer_than_2000_series_and_the_page_says_how_many() {
             qp.comm = Some("python3".into());
             qp.pid = Some(4000 + *known.entry((qp.device.to_string(), qp.qpn)).or_insert(next) % 200);
         }
+        // A real node knows what its probes cost.
+        if let Body::Probes(probes) = body {
+            probes.cost_ns = probes.hits;
+        }
     });
     let world = engine.world();
     let processes: HashSet<_> = world.qps.iter().filter_map(|qp| qp.pid).collect();
