@@ -500,13 +500,19 @@ impl PortRecord {
         Some(busier / rate)
     }
 
-    /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.
     /// Its error counters in the port table of the InfiniBand specification (`symbol_error`, `link_error_recovery`,
     /// `local_link_integrity_errors`) say something of its link: on RoCE they are often listed and never filled, and what they
     /// count where they are is not known.
     #[must_use]
     pub fn pma_counts_errors(&self) -> bool {
         self.link_layer == LinkLayer::InfiniBand
+    }
+
+    /// What the counters of a meaning count here is known: not of `symbol_error` on RoCE (see
+    /// [`pma_counts_errors`](Self::pma_counts_errors)). Where nobody says what the link is, it is taken for an error.
+    #[must_use]
+    pub fn is_understood(&self, meaning: Meaning) -> bool {
+        meaning != Meaning::SymbolError || self.link_layer != LinkLayer::Ethernet
     }
 
     /// What the port did in the window that was closed. Pause that is not counted is not held against it; a load that is not
@@ -523,6 +529,7 @@ impl PortRecord {
         if quiet { Calm::Quiet } else { Calm::Busy }
     }
 
+    /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.
     pub(crate) fn close_window(&mut self, now: Nanos, window_ns: Nanos, seen: Traced) {
         // The rates of all sets one after another, and where each set begins.
         let mut rates: Vec<Option<f64>> = Vec::with_capacity(self.sets.iter().map(|set| set.series.len()).sum());

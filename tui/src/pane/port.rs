@@ -28,19 +28,6 @@ pub(crate) const LABEL: u16 = 24;
 /// A loopback is measured once a second: one that is older says nothing of now, ns.
 const LOOPBACK_NS: Nanos = 5_000_000_000;
 
-/// What an error lane adds up.
-const ERRORS: [Meaning; 9] = [
-    Meaning::SymbolError,
-    Meaning::LinkErrorRecovery,
-    Meaning::RcvErrors,
-    Meaning::CrcErrors,
-    Meaning::IcrcErrors,
-    Meaning::PostFecErrors,
-    Meaning::RetryExceeded,
-    Meaning::RnrRetryExceeded,
-    Meaning::OperationErrors,
-];
-
 /// How a lane's values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Write {
@@ -56,7 +43,7 @@ const LANES: [(&str, &[Meaning], Write); 6] = [
     ("CE/s", &[Meaning::EcnMarkedRx], Write::PerSecond),
     ("CNP/s", &[Meaning::CnpSent, Meaning::CnpHandled], Write::PerSecond),
     ("PAUSE", &[Meaning::RxPauseDuration], Write::Share),
-    ("ERR/s", &ERRORS, Write::PerSecond),
+    ("ERR/s", &port_row::ERRORS, Write::PerSecond),
 ];
 
 /// The pane.
@@ -362,7 +349,7 @@ pub(crate) fn axis_line(buf: &mut Buffer, place: Rect, scene: Scene<'_>, axis: &
 /// The sum of several meanings' histories, cell by cell; unknown where none of them is known.
 fn added(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> Vec<Option<f64>> {
     let mut sum: Vec<Option<f64>> = vec![None; usize::from(axis.width)];
-    for ring in meanings.iter().filter_map(|meaning| port.rates.get(meaning)) {
+    for ring in port_row::understood(port, meanings).filter_map(|meaning| port.rates.get(&meaning)) {
         for (sum, value) in sum.iter_mut().zip(axis.values(ring)) {
             *sum = match (*sum, value) {
                 (Some(a), Some(b)) => Some(a + b),
@@ -375,7 +362,10 @@ fn added(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> Vec<Option<f64
 
 /// The highest sum in a single window of the time shown, as far back as windows are kept one by one.
 fn peak(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> f64 {
-    let mut rings: Vec<_> = meanings.iter().filter_map(|m| port.rates.get(m)).map(Ring::newest_first).collect();
+    let mut rings: Vec<_> = port_row::understood(port, meanings)
+        .filter_map(|meaning| port.rates.get(&meaning))
+        .map(Ring::newest_first)
+        .collect();
     let mut most = 0.0f64;
     for _ in 0..axis.windows {
         let mut any = false;

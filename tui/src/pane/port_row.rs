@@ -27,7 +27,7 @@ const BAR: u16 = 5;
 const SPARK: u16 = 10;
 /// Counters that stand for something broken on the link or given up by the transport. Flushes (consequences) and the
 /// application's own errors are not among them.
-const ERRORS: [Meaning; 14] = [
+pub(super) const ERRORS: [Meaning; 14] = [
     Meaning::SymbolError,
     Meaning::LinkErrorRecovery,
     Meaning::LocalLinkIntegrity,
@@ -253,11 +253,15 @@ fn spark(port: &PortRecord) -> String {
     lane::sparkline(&merged, top.unwrap_or(seen).max(seen))
 }
 
+/// Those of the meanings of which it is known what the port's counters count.
+pub(super) fn understood(port: &PortRecord, meanings: &[Meaning]) -> impl Iterator<Item = Meaning> {
+    meanings.iter().copied().filter(|meaning| port.is_understood(*meaning))
+}
+
 /// Growth of several meanings together; `None` when none of them can be told.
 fn together(port: &PortRecord, meanings: &[Meaning], from: Nanos) -> Option<Growth> {
-    meanings
-        .iter()
-        .filter_map(|meaning| port.growth(*meaning, from))
+    understood(port, meanings)
+        .filter_map(|meaning| port.growth(meaning, from))
         .reduce(|a, b| Growth { sum: a.sum.saturating_add(b.sum), broken: a.broken || b.broken })
 }
 
@@ -266,7 +270,8 @@ fn resent(port: &PortRecord, from: Nanos) -> Option<Growth> {
 }
 
 fn errors_text(port: &PortRecord, from: Nanos) -> String {
-    let saturated = ERRORS.iter().any(|meaning| port.reading(*meaning).is_some_and(|reading| reading.saturated));
+    let saturated = |meaning| port.reading(meaning).is_some_and(|reading| reading.saturated);
+    let saturated = understood(port, &ERRORS).any(saturated);
     let growth = together(port, &ERRORS, from);
     number::growth(growth.map(|growth| Growth { broken: growth.broken || saturated, ..growth }))
 }
@@ -296,4 +301,38 @@ fn qps_known(world: &World) -> bool {
     !world.qps.is_empty()
         || world.qps.gone().next().is_some()
         || world.sources.iter().any(|(name, source)| looks(name) && source.state == Seeing::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use collector::engine::Engine;
+    use collector::observation::recording::Header;
+    use collector::observation::{Body, CounterSource, Counters, Device, Observation, Port};
+    use collector::rule::Settings;
+
+    use super::*;
+
+    #[test]
+    fn symbol_errors_are_errors_where_it_is_known_what_they_count() {
+        for (link_layer, errors) in [(LinkLayer::InfiniBand, "100"), (LinkLayer::Ethernet, "0")] {
+            let mut engine = Engine::new(Header::new(), Settings::default());
+            let device = "mlx5_0".into();
+            engine.take(&Observation { t: 1, body: Body::Device(Device { device, ..Device::default() }) });
+            for (second, symbols) in [(1, 5), (2, 105)] {
+                let t = second * 1_000_000_000;
+                let port =
+                    Port { device: "mlx5_0".into(), port: 1, state: PortState::Active, link_layer, ..Port::default() };
+                engine.take(&Observation { t, body: Body::Port(port) });
+                let counters = Counters {
+                    device: "mlx5_0".into(),
+                    port: Some(1),
+                    source: CounterSource::Counters,
+                    values: [("symbol_error".into(), symbols), ("link_error_recovery".into(), 0)].into_iter().collect(),
+                    ..Counters::default()
+                };
+                engine.take(&Observation { t, body: Body::Counters(counters) });
+            }
+            assert_eq!(errors_text(&engine.world().ports[0], 0), errors, "{link_layer:?}");
+        }
+    }
 }

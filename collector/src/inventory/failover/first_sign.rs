@@ -38,7 +38,7 @@ pub(super) fn first_sign(
             }
         }
     }
-    for meaning in PHYSICAL.into_iter().filter(|meaning| *meaning != Meaning::SymbolError || port.pma_counts_errors()) {
+    for meaning in PHYSICAL.into_iter().filter(|meaning| port.is_understood(*meaning)) {
         for series in port.series_of(meaning) {
             for (t, _) in series.changes_since(from).filter(|(_, n)| n.is_some_and(|n| n > 0)) {
                 let before = t.saturating_sub(series.interval());
