@@ -120,7 +120,7 @@ impl<'w> Ends<'w> {
             }
         }
         // What is watched a part of the time may have failed unseen.
-        let in_full = |qp: &QpRecord| qp.detail.as_ref().is_some_and(|detail| detail.completions_sampled_ns.is_none());
+        let in_full = |qp: &QpRecord| qp.detail.as_ref().is_some_and(|detail| detail.completions_all_seen());
         end.cause = match &end.status {
             Some(status) => Cause::of(status),
             None if end.flushed > 0 && view.world.qps.get(id).is_some_and(in_full) => Cause::Flushed,
