@@ -46,7 +46,7 @@ pub use port::{
 pub(crate) use posting::Traced;
 pub use posting::{PostWindow, Posting};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
-pub use restate::restate;
+pub use restate::{restate, restate_past};
 pub use sets::CounterSet;
 pub use slices::{Signal, Slice, Slices};
 pub use totals::{FailoverTotals, PHASES, PostTotals, QpTotals};

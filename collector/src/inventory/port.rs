@@ -191,6 +191,8 @@ pub struct PortRecord {
     pub latencies: Latencies,
     /// QPs on the port now.
     pub qps: u32,
+    /// Those of them that a process has connected to a peer, also when they have failed since.
+    pub connected_qps: u32,
     /// What its QPs posted since the beginning.
     pub posted: PostTotals,
     /// Its failovers since the beginning.
@@ -261,6 +263,7 @@ impl PortRecord {
             slices: Slices::default(),
             latencies: Latencies::default(),
             qps: 0,
+            connected_qps: 0,
             posted: PostTotals::default(),
             failovers: FailoverTotals::default(),
             traced_bytes: 0,
@@ -294,6 +297,14 @@ impl PortRecord {
         self.change_state(t, seen.state)
     }
 
+    /// It is told of for the first time, and that it left ACTIVE for this state at `left`.
+    pub(crate) fn fell_before(&mut self, left: Nanos, state: PortState) {
+        if !matches!(state, PortState::Active | PortState::Unknown) {
+            (self.state, self.first_seen) = (PortState::Active, (left, PortState::Active));
+            self.change_state(left, state);
+        }
+    }
+
     /// The device is gone, and the state is not known any more, whatever another source said last.
     pub(crate) fn lose_device(&mut self, t: Nanos) {
         self.change_state(t.max(self.state_t), PortState::Unknown);
@@ -314,6 +325,24 @@ impl PortRecord {
         let t = self.states.last().map_or(t, |(newest, _)| t.max(*newest));
         self.states.push(t, StateChange { from, to: state, phys_state: self.phys_state.clone() });
         true
+    }
+
+    /// When the port left ACTIVE for a state that is known, if it has not been ACTIVE since.
+    #[must_use]
+    pub fn left_active(&self) -> Option<Nanos> {
+        let mut t = None;
+        for (at, change) in self.states.iter().rev() {
+            if change.to == PortState::Active {
+                return None;
+            }
+            if change.to != PortState::Unknown {
+                t = Some(*at);
+            }
+            if change.from == PortState::Active {
+                return t;
+            }
+        }
+        None
     }
 
     /// The set a `counters` observation belongs to.

@@ -38,7 +38,7 @@ impl Rule for LinkDown {
 
     fn meaning(&self) -> &'static str {
         "The port does not carry data: it left ACTIVE, its device vanished, or it was down when watching began although \
-         the configuration or its sibling ports say it should be up. It is no finding that an uncabled or switched-off \
+         the configuration, its sibling ports or the QPs that were connected on it say it should be up. It is no finding that an uncabled or switched-off \
          port is down, that a virtual function is down together with its physical one, or that a management \
          sub-device waits in INIT."
     }
@@ -116,10 +116,19 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
             });
             let (severity, why) = match (expected, sibling) {
                 (true, _) => (Severity::Critical, "; the configuration expects it up".to_owned()),
+                (false, _) if switched_off(port) => (Severity::Info, "; somebody switched it off".to_owned()),
                 (false, Some(sibling)) => (Severity::Critical, format!("; its sibling {sibling} is ACTIVE")),
                 (false, None) => (Severity::Warning, String::new()),
             };
-            (severity, format!("{} since before watching{why}", port.state.name()))
+            let used = match port.connected_qps {
+                0 => String::new(),
+                1 => "; 1 QP was connected on it".to_owned(),
+                n => format!("; {n} QPs were connected on it"),
+            };
+            if port.connected_qps > 0 {
+                evidence.push(Evidence::new("QPs that were connected on it", None, f64::from(port.connected_qps), 0.0, "QPs"));
+            }
+            (severity, format!("{} since before watching{why}{used}", port.state.name()))
         }
     };
     let advice = advice(fall.cause, &signs);
