@@ -44,7 +44,7 @@ pub use port::{
     Throughput,
 };
 pub(crate) use posting::Traced;
-pub use posting::{PostWindow, Posting};
+pub use posting::{Level, PostWindow, Posting};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
 pub use restate::{restate, restate_past};
 pub use sets::CounterSet;
