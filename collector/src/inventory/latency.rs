@@ -99,7 +99,8 @@ impl LatencyWindow {
     }
 }
 
-/// The quiet level of a size class: of windows in which the port was not paused and less than half of its rate was in use.
+/// The quiet level of a size class: of windows in which the port was not paused, next to nothing it received was marked and
+/// less than half of its rate was in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Baseline {
     /// A low percentile of the windows' medians, ns.
@@ -126,9 +127,9 @@ impl std::fmt::Display for Baseline {
 pub(crate) enum Calm {
     /// It was paused.
     Paused,
-    /// It was busy, or how busy is not known.
+    /// It was busy, or how busy is not known, or what it received was marked.
     Busy,
-    /// It was neither paused nor busy.
+    /// It was none of these.
     Quiet,
 }
 

@@ -27,6 +27,7 @@ mod unseen;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+pub(crate) use aer_tally::is_replay;
 pub use aer_tally::{AerClass, AerCount, AerTally};
 pub(crate) use bound::bound_to;
 pub use bound::{BoundBy, BoundSet, BoundSets};

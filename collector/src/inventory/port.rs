@@ -17,6 +17,8 @@ const MAX_GID_CHANGES: usize = 16;
 const MAX_LOOPBACKS: usize = 3600;
 /// A port that carries less than this share of its rate is quiet, unless it is paused.
 const QUIET_LOAD: f64 = 0.5;
+/// And one of whose received packets more than this share is marked is not: what operations take then may be the queue itself.
+const QUIET_MARKS: f64 = 1e-5;
 /// And paused is one that is told to stop for more than this, µs a second.
 const QUIET_PAUSE_US: f64 = 1_000.0;
 
@@ -544,7 +546,7 @@ impl PortRecord {
         meaning != Meaning::SymbolError || self.link_layer != LinkLayer::Ethernet
     }
 
-    /// What the port did in the window that was closed. Pause that is not counted is not held against it; a load that is not
+    /// What the port did in the window that was closed. Pause and marks that are not counted are not held against it; a load that is not
     /// known is not called quiet.
     fn calm(&self) -> Calm {
         let newest = |meaning| self.rates.get(&meaning).and_then(|ring| ring.newest_first().next().flatten());
@@ -554,7 +556,9 @@ impl PortRecord {
         }
         let load = [newest(Meaning::RxBytes), newest(Meaning::TxBytes)].into_iter().flatten().reduce(f64::max);
         let rate = self.rate_gbps.filter(|rate| *rate > 0.0);
-        let quiet = load.zip(rate).is_some_and(|(bytes, rate)| bytes * 8.0 / 1e9 < QUIET_LOAD * rate);
+        let marked = newest(Meaning::EcnMarkedRx).zip(newest(Meaning::RxPackets));
+        let marked = marked.is_some_and(|(marks, packets)| marks > QUIET_MARKS * packets);
+        let quiet = !marked && load.zip(rate).is_some_and(|(bytes, rate)| bytes * 8.0 / 1e9 < QUIET_LOAD * rate);
         if quiet { Calm::Quiet } else { Calm::Busy }
     }
 

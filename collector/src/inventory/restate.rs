@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{AerTotal, DeviceRecord, PcieRecord, PortRecord, World};
 use crate::observation::{
-    AerSeverity, AerTotals, Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, PortState, ProbeGroup, Probes,
-    Process, Qp, QpEvent, QpStats, Slave, SourceState, Text, Unseen,
+    AerSeverity, AerTotals, Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port,
+    PortState, ProbeGroup, Probes, Process, Qp, QpEvent, QpStats, Slave, SourceState, Text, Unseen,
 };
 use crate::source::Emit;
 

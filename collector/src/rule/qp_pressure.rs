@@ -119,25 +119,23 @@ pub(super) fn unseen(view: &View<'_>, port: &PortRecord) -> f64 {
 /// How far a rule on posts is judged. It says nothing of a port that posts and of whose posts it does not know what it needs:
 /// that is in the QPs' histories, of which there may be too few.
 pub(super) fn traced(view: &View<'_>, needs: &str, known: fn(&PostWindow) -> bool) -> Judged {
-    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
-    if all.is_empty() {
-        return Judged::Not("there is no port".to_owned());
-    }
-    if all.iter().all(|port| port.posting.newest_first().next().is_none()) {
-        return Judged::Not("no posts are traced".to_owned());
-    }
-    let recent = |port: &PortRecord| -> Vec<PostWindow> {
-        port.posting.newest_first().take(LOOKED_AT).filter(|window| window.wrs > 0).copied().collect()
-    };
-    let unseen = |port: &&PortRecord| {
-        let posting = recent(port);
-        !posting.is_empty() && !posting.iter().any(known)
-    };
-    let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
-    view.without(&blind, all.len(), |ports| {
-        format!(
-            "{needs} of what {ports} posts are not known: the histories of its QPs are not kept, for there are too many"
-        )
+    view.of_ports(|all| {
+        if all.iter().all(|port| port.posting.newest_first().next().is_none()) {
+            return Judged::Not("no posts are traced".to_owned());
+        }
+        let recent = |port: &PortRecord| -> Vec<PostWindow> {
+            port.posting.newest_first().take(LOOKED_AT).filter(|window| window.wrs > 0).copied().collect()
+        };
+        let unseen = |port: &&PortRecord| {
+            let posting = recent(port);
+            !posting.is_empty() && !posting.iter().any(known)
+        };
+        let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
+        view.without(&blind, all.len(), |ports| {
+            format!(
+                "{needs} of what {ports} posts are not known: the histories of its QPs are not kept, for there are too many"
+            )
+        })
     })
 }
 
@@ -159,7 +157,9 @@ impl Rule for CachePressure {
     fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
         let mut lines = vec!["rdma resource      # QPs of each device, in use or not".to_owned()];
         if let Some((device, port)) = names(finding) {
-            lines.push(format!("rdma resource show qp link {device}/{port} type RC | grep -o 'comm [^ ]*' | sort | uniq -c"));
+            lines.push(format!(
+                "rdma resource show qp link {device}/{port} type RC | grep -o 'comm [^ ]*' | sort | uniq -c"
+            ));
             lines.push(format!("rdmascope qps --json | jq '[.qps[] | select(.device == \"{device}\" and .port == {port} and .posts > 0)] | length'    # twice: how many post, and how much"));
         }
         let pci = finding.subject.device.as_deref().and_then(|name| view.world.device_named(name)?.1.pci.clone());
@@ -208,9 +208,8 @@ struct Quiet {
 /// Windows with a similar load where there are enough of them, else all: then load and number of QPs went up together.
 fn quiet_level(port: &PortRecord, posted: &Posted) -> Option<Quiet> {
     let all = port.posting.small_levels(posted.qps / 2);
-    let similar = |level: &Level| {
-        level.wrs_per_s * ALIKE >= posted.wrs_per_s && level.wrs_per_s <= posted.wrs_per_s * ALIKE
-    };
+    let similar =
+        |level: &Level| level.wrs_per_s * ALIKE >= posted.wrs_per_s && level.wrs_per_s <= posted.wrs_per_s * ALIKE;
     let same: Vec<Level> = all.iter().copied().filter(similar).collect();
     let alike = same.len() >= QUIET_WINDOWS;
     let mut levels = if alike { same } else { all };
@@ -270,13 +269,21 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let (latency, alike) = match (posted.small_latency_ns, &level) {
         (Some(now), Some(quiet)) if risen => {
             let (now, before) = (now / 1000.0, quiet.latency_ns / 1000.0);
-            evidence.push(Evidence::new("latency of small operations, mean", window, now, before * settings.slower, "µs"));
+            evidence.push(Evidence::new(
+                "latency of small operations, mean",
+                window,
+                now,
+                before * settings.slower,
+                "µs",
+            ));
             evidence.push(Evidence::new("the same with at most half as many QPs", None, before, None, "µs"));
             evidence.push(Evidence::new("work requests", window, posted.wrs_per_s, None, "1/s"));
             evidence.push(Evidence::new("the same with at most half as many QPs", None, quiet.wrs_per_s, None, "1/s"));
             let windows = quiet.windows;
             let load = if quiet.alike { String::new() } else { load(&posted, quiet) };
-            let text = format!("; small operations take {now:.1} µs, with at most half as many QPs {before:.1} µs ({windows} windows{load})");
+            let text = format!(
+                "; small operations take {now:.1} µs, with at most half as many QPs {before:.1} µs ({windows} windows{load})"
+            );
             (text, quiet.alike)
         }
         _ => ("; whether operations take longer is not known".to_owned(), false),

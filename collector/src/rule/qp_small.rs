@@ -32,9 +32,15 @@ impl Rule for Small {
     fn hand_check(&self, _view: &View<'_>, finding: &Finding) -> Vec<String> {
         let Some((device, port)) = names(finding) else { return Vec::new() };
         vec![
-            format!("rdmascope qps --json | jq '.qps[] | select(.device == \"{device}\" and .port == {port}) | [.qpn, .comm, .msg_p50_bytes, .posts]'"),
-            format!("grep . /sys/class/infiniband/{device}/ports/{port}/counters/port_xmit_{{data,packets}}      # twice: words of 4 bytes a packet"),
-            format!("ib_write_lat -d {device} -i {port} -s 4096 PEER; ib_write_bw -d {device} -i {port} -s 4096 -t 64 PEER"),
+            format!(
+                "rdmascope qps --json | jq '.qps[] | select(.device == \"{device}\" and .port == {port}) | [.qpn, .comm, .msg_p50_bytes, .posts]'"
+            ),
+            format!(
+                "grep . /sys/class/infiniband/{device}/ports/{port}/counters/port_xmit_{{data,packets}}      # twice: words of 4 bytes a packet"
+            ),
+            format!(
+                "ib_write_lat -d {device} -i {port} -s 4096 PEER; ib_write_bw -d {device} -i {port} -s 4096 -t 64 PEER"
+            ),
         ]
     }
 
@@ -89,10 +95,22 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         Evidence::new("work requests of at most 4 KB", window, share * 100.0, settings.share * 100.0, "percent"),
         Evidence::new("work requests", window, posted.wrs_per_s, settings.per_s, "1/s"),
         Evidence::new("mean size", window, size, None, "bytes"),
-        Evidence::new("share of the line rate, by these", window, efficiency * 100.0, settings.efficiency * 100.0, "percent"),
+        Evidence::new(
+            "share of the line rate, by these",
+            window,
+            efficiency * 100.0,
+            settings.efficiency * 100.0,
+            "percent",
+        ),
     ];
     if unseen > 0.0 {
-        evidence.push(Evidence::new("of the bytes sent, explained by nothing that was seen", None, unseen * 100.0, MOSTLY * 100.0, "percent"));
+        evidence.push(Evidence::new(
+            "of the bytes sent, explained by nothing that was seen",
+            None,
+            unseen * 100.0,
+            MOSTLY * 100.0,
+            "percent",
+        ));
     }
     let gap = 1e6 / posted.wrs_per_s;
     let how = match depth.zip(posted.latency_ns) {
@@ -153,5 +171,9 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
 
 /// What is behind a number of what was posted where not all that the port sends is explained by it.
 fn of_what_is_seen(unseen: f64) -> String {
-    if unseen > 0.0 { format!(", of what is seen ({:.0} % of the bytes sent are not)", unseen * 100.0) } else { String::new() }
+    if unseen > 0.0 {
+        format!(", of what is seen ({:.0} % of the bytes sent are not)", unseen * 100.0)
+    } else {
+        String::new()
+    }
 }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use super::{function_line, lend, lend_option, port_line, say_device};
 use crate::inventory::{AerTotal, DeviceId, DeviceRecord, PcieRecord, PortEvent, PortRecord, QpFailure, QpRef, World};
-use crate::observation::{
-    Aer, Async, Body, Device, Nanos, Observation, PortState, Qp, QpEvent, QpState,
-};
+use crate::observation::{Aer, Async, Body, Device, Nanos, Observation, PortState, Qp, QpEvent, QpState};
 use crate::source::Emit;
 
 /// How far back, ns: as far as the rules on single events look.
@@ -44,9 +42,8 @@ struct Past<'w> {
 /// A device vanished so long ago that its ports do not remember it, or is there.
 fn vanished(world: &World, id: DeviceId) -> Option<Nanos> {
     let removed = world.device(id).removed;
-    let of_port = |port: &PortRecord| {
-        port.events.iter().rev().find(|(_, event)| *event == PortEvent::Removed).map(|(t, _)| *t)
-    };
+    let of_port =
+        |port: &PortRecord| port.events.iter().rev().find(|(_, event)| *event == PortEvent::Removed).map(|(t, _)| *t);
     removed.then(|| world.ports_of(id).filter_map(of_port).max()).flatten()
 }
 
@@ -109,7 +106,8 @@ impl<'w> Past<'w> {
             }
             for (t, grown) in readings {
                 for (severity, name, n) in grown {
-                    if let Some(total) = totals.iter_mut().find(|total| total.severity == *severity && total.name == *name)
+                    if let Some(total) =
+                        totals.iter_mut().find(|total| total.severity == *severity && total.name == *name)
                     {
                         total.value = total.value.saturating_add(*n);
                     }
@@ -138,7 +136,8 @@ impl<'w> Past<'w> {
                 for (t, event) in port.events.since(self.from) {
                     let PortEvent::Async(event) = event else { continue };
                     let number = Some(port.key.port);
-                    let body = Async { device: lend(&device.name), port: number, event: lend(event), ..Async::default() };
+                    let body =
+                        Async { device: lend(&device.name), port: number, event: lend(event), ..Async::default() };
                     events.push(Observation { t: *t, body: Body::Async(body) });
                 }
                 let gone = vanished(self.world, id);

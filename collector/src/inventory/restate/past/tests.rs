@@ -29,10 +29,14 @@ fn incident() -> Vec<String> {
         format!(r#""device":"{name}","port":1,"link_layer":"Ethernet","state":"{state}","netdevs":["e{name}"]"#)
     };
     let pcie = |rollover: u64| {
-        format!(r#""pci":"0000:01:00.0","path":["0000:00:01.0","0000:01:00.0"],"aer":{{"correctable":{{"Rollover":{rollover}}},"nonfatal":{{}},"fatal":{{}}}}"#)
+        format!(
+            r#""pci":"0000:01:00.0","path":["0000:00:01.0","0000:01:00.0"],"aer":{{"correctable":{{"Rollover":{rollover}}},"nonfatal":{{}},"fatal":{{}}}}"#
+        )
     };
     let qp = |qpn: u32, event: &str, to: &str| {
-        format!(r#""device":"a","port":1,"qpn":{qpn},"event":"{event}","qp_type":"RC","to":"{to}","pid":7,"comm":"train""#)
+        format!(
+            r#""device":"a","port":1,"qpn":{qpn},"event":"{event}","qp_type":"RC","to":"{to}","pid":7,"comm":"train""#
+        )
     };
     let mut lines = vec![
         line(1, "device", r#""device":"a","driver":"mlx5_core","pci":"0000:01:00.0""#),
@@ -76,7 +80,10 @@ fn a_recording_begun_after_the_fall_says_what_a_recording_of_the_whole_incident_
     let before = told(&live);
     let rules: Vec<_> = before.iter().map(|(rule, ..)| *rule).collect();
     assert_eq!(rules[0], "link.down", "{rules:?}");
-    assert!(["pcie.aer_fatal", "pcie.aer_storm", "qp.error_state"].iter().all(|rule| rules.contains(rule)), "{rules:?}");
+    assert!(
+        ["pcie.aer_fatal", "pcie.aer_storm", "qp.error_state"].iter().all(|rule| rules.contains(rule)),
+        "{rules:?}"
+    );
     let again = recorded(live.world());
     assert_eq!(told(&again), before);
     assert_eq!(again.world().pcie["0000:01:00.0"].aer, {
