@@ -634,7 +634,7 @@ impl Source for Probes {
         let mut sees = format!("{attached} of {wanted} probes attached");
         if let Some(running) = &self.running {
             sees = format!(
-                "{sees}, {} QPs known; {} of {} slots for QPs were ever taken",
+                "{sees}, {} QPs known; {} of {} slots were ever taken (to measure a probe's cost may take one)",
                 running.qps.len(),
                 running.maps.given().min(u64::from(self.attached.sizes.slots)),
                 self.attached.sizes.slots
