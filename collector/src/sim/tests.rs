@@ -218,3 +218,35 @@ fn without_probes_nothing_is_seen_of_qps() {
         assert!(!matches!(observation.body, Body::Qp(_) | Body::QpStats(_) | Body::Probes(_)));
     });
 }
+
+#[test]
+fn a_recording_begun_while_the_port_is_down_says_what_befell_it_and_goes_on_with_the_live_run() {
+    let mut simulator = Simulator::new("aer-then-down", 7).unwrap();
+    let mut live = Engine::new(simulator.header(), Settings::default());
+    simulator.advance(45 * SECOND_NS, &mut |observation| live.take(observation));
+    let mut recorded = Engine::new(simulator.header(), Settings::default());
+    let mut take = |observation: &crate::observation::Observation<'_>| recorded.take(observation);
+    crate::inventory::restate_past(live.world(), &mut take);
+    crate::inventory::restate(live.world(), &mut take);
+    simulator.advance(70 * SECOND_NS, &mut |observation| {
+        live.take(observation);
+        recorded.take(observation);
+    });
+    let told = |engine: &Engine| -> Vec<(&'static str, Severity, String)> {
+        let findings = engine.world().findings.iter();
+        findings.map(|finding| (finding.rule, finding.severity, finding.summary.clone())).collect()
+    };
+    // What was counted before the recording is not in it: retries that ran out.
+    let mut whole = told(&live);
+    whole.retain(|(rule, ..)| *rule != "qp.retry_exceeded");
+    assert_eq!(told(&recorded).iter().filter(|(rule, ..)| *rule == "link.down").count(), 1);
+    for rule in ["link.down", "pcie.aer_fatal", "pcie.aer_storm", "nic.composite"] {
+        let of = |told: &[(&'static str, Severity, String)]| told.iter().find(|(id, ..)| *id == rule).cloned();
+        assert_eq!(of(&told(&recorded)), of(&whole), "{rule}");
+    }
+    let others: Vec<_> =
+        told(&recorded).into_iter().filter(|(rule, ..)| !whole.iter().any(|(id, ..)| id == rule)).collect();
+    assert!(others.is_empty(), "nothing that is not there live: {others:?}");
+    let (again, before) = (&recorded.world().failovers[0], &live.world().failovers[0]);
+    assert_eq!((again.first_operation.as_ref(), again.qps.died), (None, before.qps.died));
+}
