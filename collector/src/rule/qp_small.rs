@@ -2,7 +2,7 @@
 
 use super::judged::Part;
 use super::link::names;
-use super::qp_pressure::{Posts, posted, traced, unseen};
+use super::qp_pressure::{Posted, Posts, posted, traced, unseen};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -91,27 +91,7 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     // Every QP that posts has one operation outstanding all the time: it waits for nothing but the latency.
     let waits = depth.is_some_and(|depth| depth >= 0.8 * f64::from(posted.qps.max(1)));
     let window = Some(posted.span_s);
-    let mut evidence = vec![
-        Evidence::new("work requests of at most 4 KB", window, share * 100.0, settings.share * 100.0, "percent"),
-        Evidence::new("work requests", window, posted.wrs_per_s, settings.per_s, "1/s"),
-        Evidence::new("mean size", window, size, None, "bytes"),
-        Evidence::new(
-            "share of the line rate, by these",
-            window,
-            efficiency * 100.0,
-            settings.efficiency * 100.0,
-            "percent",
-        ),
-    ];
-    if unseen > 0.0 {
-        evidence.push(Evidence::new(
-            "of the bytes sent, explained by nothing that was seen",
-            None,
-            unseen * 100.0,
-            MOSTLY * 100.0,
-            "percent",
-        ));
-    }
+    let mut evidence = rows(view, &posted, (share, size, efficiency), unseen);
     let gap = 1e6 / posted.wrs_per_s;
     let how = match depth.zip(posted.latency_ns) {
         Some((depth, latency)) => {
@@ -176,4 +156,32 @@ fn of_what_is_seen(unseen: f64) -> String {
     } else {
         String::new()
     }
+}
+
+/// What is posted, and how much of what the port sends that is.
+fn rows(view: &View<'_>, posted: &Posted, (share, size, efficiency): (f64, f64, f64), unseen: f64) -> Vec<Evidence> {
+    let settings = &view.settings.qp_small_messages;
+    let window = Some(posted.span_s);
+    let mut evidence = vec![
+        Evidence::new("work requests of at most 4 KB", window, share * 100.0, settings.share * 100.0, "percent"),
+        Evidence::new("work requests", window, posted.wrs_per_s, settings.per_s, "1/s"),
+        Evidence::new("mean size", window, size, None, "bytes"),
+        Evidence::new(
+            "share of the line rate, by these",
+            window,
+            efficiency * 100.0,
+            settings.efficiency * 100.0,
+            "percent",
+        ),
+    ];
+    if unseen > 0.0 {
+        evidence.push(Evidence::new(
+            "of the bytes sent, explained by nothing that was seen",
+            None,
+            unseen * 100.0,
+            MOSTLY * 100.0,
+            "percent",
+        ));
+    }
+    evidence
 }

@@ -29,7 +29,9 @@ pub fn restate_past(world: &World, emit: &mut Emit<'_>) {
     events.sort_by_key(|event| event.t);
     let Some(first) = events.first().map(|event| event.t) else { return };
     past.say_before(first.saturating_sub(world.window_ns), emit);
-    events.iter().for_each(|event| emit(event));
+    for event in &events {
+        emit(event);
+    }
 }
 
 /// The hour before a world.

@@ -352,6 +352,7 @@ fn what_is_seen_of_the_posts_is_no_measure_of_a_port_that_sends_far_more() {
         let mut log = ports(1, (32.0, 16), (32.0, 16), None);
         posts(&mut log, (1, 40), &small);
         for s in 1..40u32 {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a test")]
             let bytes = |gbps: f64| (gbps * 1e9 / 8.0 * f64::from(s)) as u64;
             let values = json!({"port_xmit_data": bytes(gbps) / 4, "port_xmit_packets": bytes(gbps) / 4_096,
                 "port_rcv_packets": bytes(gbps) / 4_096, "port_rcv_data": bytes(0.1) / 4});

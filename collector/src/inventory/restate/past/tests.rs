@@ -88,7 +88,9 @@ fn a_recording_begun_after_the_fall_says_what_a_recording_of_the_whole_incident_
     assert_eq!(told(&again), before);
     assert_eq!(again.world().pcie["0000:01:00.0"].aer, {
         let mut totals = live.world().pcie["0000:01:00.0"].aer.clone().unwrap();
-        totals.iter_mut().for_each(|total| total.start = 19 * S);
+        for total in &mut totals {
+            total.start = 19 * S;
+        }
         Some(totals)
     });
     let failover = |engine: &Engine| {
