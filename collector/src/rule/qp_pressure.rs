@@ -14,6 +14,9 @@ use crate::timeline::counter_table::Meaning;
 const LOOKED_AT: usize = 10;
 /// Windows a quiet level rests on at least.
 const QUIET_WINDOWS: usize = 10;
+/// Bytes of a packet that are no payload, at most, and the share of what was sent below which a rest may be jitter.
+const HEADERS: f64 = 128.0;
+const LEAST_UNSEEN: f64 = 0.1;
 /// Windows in which no more, and no fewer, work requests were posted than so many times as now are alike.
 const ALIKE: f64 = 2.0;
 /// Above this share of the line rate a queue on the link explains a latency as well.
@@ -110,10 +113,14 @@ fn over(traced: &[&PostWindow], span_s: f64) -> Posts {
 }
 
 /// Share of what a port sends that neither posts nor headers explain; 0 where all is explained or nobody knows.
-pub(super) fn unseen(view: &View<'_>, port: &PortRecord) -> f64 {
+pub(super) fn unseen(view: &View<'_>, port: &PortRecord, posted: &Posted) -> f64 {
     let sent = port.rates.get(&Meaning::TxBytes).and_then(|ring| mean(ring.newest_first().take(LOOKED_AT)));
-    let share = view.world.unexplained(port).zip(sent.filter(|sent| *sent > 0.0)).map(|(bytes, sent)| bytes / sent);
-    share.unwrap_or(0.0).min(1.0)
+    let Some(sent) = sent.filter(|sent| *sent > 0.0) else { return 0.0 };
+    // Until enough windows are known: by the posts of those that are, with headers for each.
+    let left =
+        || Some(sent - posted.bytes_per_s - posted.wrs_per_s * HEADERS).filter(|left| *left > LEAST_UNSEEN * sent);
+    let bytes = view.world.unexplained(port).or_else(left).unwrap_or(0.0);
+    (bytes / sent).min(1.0)
 }
 
 /// How far a rule on posts is judged. It says nothing of a port that posts and of whose posts it does not know what it needs:
@@ -262,7 +269,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     if !risen && (slower.is_some() || posted.qps < settings.many || switches.is_none()) {
         return None;
     }
-    let unseen = unseen(view, port);
+    let unseen = unseen(view, port, &posted);
     let in_part = unseen > 0.0 || view.world.probes.as_ref().is_some_and(|probes| probes.posts_watched_ns.is_some());
     let mut evidence = turns(view, port, &posted, in_part);
     let window = Some(posted.span_s);

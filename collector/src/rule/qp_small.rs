@@ -75,7 +75,7 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     if share < settings.share || size > SMALL_BYTES || !many || efficiency > settings.efficiency {
         return None;
     }
-    let unseen = unseen(view, port);
+    let unseen = unseen(view, port, &posted);
     if unseen > MOSTLY {
         // What is seen of it is no measure of the port.
         return None;
