@@ -204,10 +204,15 @@ pub(crate) trait Pane {
     fn type_key(&mut self, _key: KeyEvent) {}
 }
 
-/// Draws a line into row `row` of an area, if it has one.
+/// Draws a line into row `row` of an area, if it has one. What does not fit is said to go on: a cut number is another number.
 pub(crate) fn put(buf: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
-    if row < area.height {
-        buf.set_line(area.x, area.y + row, line, area.width);
+    if row >= area.height || area.width == 0 {
+        return;
+    }
+    buf.set_line(area.x, area.y + row, line, area.width);
+    let width = usize::from(area.width);
+    if line.width() > width && Line::raw(line.to_string().trim_end()).width() > width {
+        buf[(area.right() - 1, area.y + row)].set_symbol("…");
     }
 }
 

@@ -131,7 +131,7 @@ impl Pane for PortPane {
         let unknown = rows.iter().filter(|(series, _)| series.value().is_none()).count();
         let unknown = if unknown > 0 { format!("; {unknown} unknown, each with its reason") } else { String::new() };
         let since = number::moment(world, port.first_seen.0.max(world.started), false);
-        let order = if self.listed { "as listed" } else { "those that say something first" };
+        let order = if self.listed { "as listed" } else { "errors that grew first" };
         let text = match (self.typing, self.filter.is_empty()) {
             (true, _) => format!("/ {}▏ (Enter keeps, Esc clears)", self.filter),
             (false, false) => format!("{} of {all} counters   / {}", rows.len(), self.filter),
@@ -283,7 +283,8 @@ fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord,
             Write::Share => Some(1e6),
             _ => None,
         };
-        let now = values.get(usize::from(at)).copied().flatten();
+        // The last cell is a mean of its windows: now is the newest of them.
+        let now = if cursor == 0 { newest(port, meanings) } else { values.get(usize::from(at)).copied().flatten() };
         let style = match label {
             "RX" => theme.receive,
             "TX" => theme.send,
@@ -344,6 +345,12 @@ pub(crate) fn axis_line(buf: &mut Buffer, place: Rect, scene: Scene<'_>, axis: &
     if lane.height > 0 && at < lane.width {
         buf.set_string(lane.x + at, lane.y, "▼", theme.strong);
     }
+}
+
+/// The sum of several meanings in the window that was closed last; unknown where none of them is known.
+fn newest(port: &PortRecord, meanings: &[Meaning]) -> Option<f64> {
+    let rings = port_row::understood(port, meanings).filter_map(|meaning| port.rates.get(&meaning));
+    rings.filter_map(Ring::last).reduce(|a, b| a + b)
 }
 
 /// The sum of several meanings' histories, cell by cell; unknown where none of them is known.
