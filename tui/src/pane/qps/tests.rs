@@ -45,14 +45,20 @@ fn rows_are_sorted_by_number_and_by_text_both_ways() {
 
 /// More QPs than are ever put into order at once.
 fn many() -> Arc<World> {
+    many_with(2_654_435_761)
+}
+
+/// The same QPs with other numbers.
+fn many_with(factor: u32) -> Arc<World> {
     use collector::observation::{Body, Observation, Qp, QpStats};
     let header = collector::observation::recording::Header::new();
     let mut engine = collector::engine::Engine::new(header, collector::rule::Settings::default());
     for n in 0..9_001u32 {
         let comm = format!("rank{}", n % 509);
-        let seen = Qp { device: "mlx5_0".into(), qpn: n + 2, comm: Some(comm.as_str().into()), ..Qp::default() };
+        let (comm, pid) = (Some(comm.as_str().into()), Some(70_000 + n % 509));
+        let seen = Qp { device: "mlx5_0".into(), qpn: n + 2, comm, pid, ..Qp::default() };
         engine.take(&Observation { t: 1, body: Body::Qp(seen) });
-        let bytes = u64::from(n.wrapping_mul(2_654_435_761) % 5_000);
+        let bytes = u64::from(n.wrapping_mul(factor) % 5_000);
         let body = QpStats { device: "mlx5_0".into(), qpn: n + 2, posts: 1, bytes, ..QpStats::default() };
         engine.take(&Observation { t: 2, body: Body::QpStats(body) });
     }
@@ -110,6 +116,68 @@ fn who_goes_to_the_last_row_selects_the_last_one_of_all_and_it_stays_selected() 
     pane.draw(Scene { generation: 2, ..scene }, area, &mut Buffer::empty(area));
     let all = rows(&world, Of::Rate, true, &Filter::default());
     assert_eq!(pane.selected.map(|id| all.iter().position(|row| *row == id)), Some(Some(pane.selection.row)));
+}
+
+#[test]
+fn a_key_means_the_rows_that_are_on_the_screen_and_not_those_of_a_newer_world() {
+    let (old, new) = (many_with(2_654_435_761), many_with(40_503));
+    let status = collector::feed::Status::new(collector::feed::Mode::Live);
+    let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
+    let coverage = collector::inventory::Coverage::default();
+    let before = Scene { world: &old, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+    // Nobody has drawn it yet.
+    let after = Scene { world: &new, generation: 2, ..before };
+    let area = Rect::new(0, 0, 100, 12);
+    let opened = |reaction| match reaction {
+        Reaction::Open(Target::Qp(id)) => id,
+        _ => panic!("it opens a QP"),
+    };
+    let qpn_of = |line: &str| line.split_whitespace().find_map(|word| word.parse::<u32>().ok()).expect("a QPN");
+    let bytes = COLUMNS.iter().position(|(of, _)| *of == Of::Bytes).unwrap();
+    for keys in [&[][..], &[Action::Down, Action::Down], &[Action::Bottom]] {
+        let mut pane = Qps { sort: bytes, ..Qps::default() };
+        pane.draw(before, area, &mut Buffer::empty(area));
+        for key in keys {
+            pane.act(*key, before);
+        }
+        let mut buf = Buffer::empty(area);
+        pane.draw(before, area, &mut buf);
+        let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+        let marked = qpn_of(text.split('►').nth(1).unwrap());
+        let qpn = |id| new.qps.get(id).unwrap().qpn;
+        assert_eq!(pane.points_at(PaneId::Qp, after).map(|it| opened(Reaction::Open(it))).map(qpn), Some(marked));
+        assert_eq!(qpn(opened(pane.act(Action::Enter, after))), marked, "{keys:?}");
+        let Reaction::Copy(copied, _) = pane.act(Action::Copy, after) else { panic!("it is copied") };
+        let copied: Vec<u32> = copied.lines().skip(1).map(qpn_of).collect();
+        let shown = (2..12).map(|row| (0..100).map(|x| buf[(x, row)].symbol()).collect::<String>());
+        let shown: Vec<u32> = shown.map(|row| qpn_of(&row)).collect();
+        assert_eq!(copied, shown, "{keys:?}");
+        // Of what somebody asks for anew the first row of the newest is meant.
+        pane.act(Action::SortReverse, after);
+        pane.act(Action::Top, after);
+        let first = rows(&new, Of::Bytes, true, &Filter::default())[0];
+        assert_eq!(opened(pane.act(Action::Enter, after)), first);
+    }
+}
+
+#[test]
+fn enter_opens_the_group_that_bears_the_mark() {
+    let (old, new) = (many_with(2_654_435_761), many_with(40_503));
+    let status = collector::feed::Status::new(collector::feed::Mode::Live);
+    let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
+    let coverage = collector::inventory::Coverage::default();
+    let before = Scene { world: &old, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+    let area = Rect::new(0, 0, 100, 12);
+    let mut pane = Qps { by: By::Process, group_sort: 5, ..Qps::default() };
+    pane.draw(before, area, &mut Buffer::empty(area));
+    let marked = pane.groups[0].name.clone();
+    pane.find(Scene { world: &new, generation: 2, ..before });
+    pane.group(&new);
+    assert_ne!(pane.groups[0].name, marked, "the newer world has another one first");
+    let filter = pane.groups.iter().find(|group| group.name == marked).unwrap().filter.clone();
+    pane.act(Action::Enter, Scene { world: &new, generation: 2, ..before });
+    assert_eq!(pane.filter_text, filter);
+    assert!(filter.starts_with("pid="), "{filter}");
 }
 
 #[test]
