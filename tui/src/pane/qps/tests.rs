@@ -215,6 +215,23 @@ fn what_died_stands_first_among_rates_and_states_and_is_counted() {
 fn a_peer_is_found_by_the_address_that_is_shown() {
     let with = columns::with_gids;
     assert_eq!(with("comm=nccl peer=10.100.3.32"), "comm=nccl peer=:ffff:0a64:0320");
-    assert_eq!(with("10.100.3.32"), ":ffff:0a64:0320");
-    assert_eq!(with("qpn=17 errors>0 mlx5"), "qpn=17 errors>0 mlx5");
+    assert_eq!(with("10.100.3.32 GID!=10.0.0.1"), ":ffff:0a64:0320 GID!=:ffff:0a00:0001");
+    // The whole of it, and what is the name of something else.
+    for typed in ["qpn=17 errors>0 mlx5", "peer==10.100.3.32", "comm=10.100.3.32 container!=10.0.0.1"] {
+        assert_eq!(with(typed), typed);
+    }
+    let world = crate::scenarios::Play::new("healthy").feed(10 * crate::scenarios::SECOND).latest().world.clone();
+    let raw = world.qps.iter().find_map(|qp| qp.remote_gid.clone()).unwrap();
+    let shown = number::gid(&raw).into_owned();
+    assert_ne!(shown, *raw, "it is shown as an IPv4 address");
+    let found = |filter: String| {
+        let filter = Filter::parse(&with(&filter), &FIELDS).unwrap();
+        rows(&world, Of::Qpn, true, &filter)
+    };
+    let all = rows(&world, Of::Qpn, true, &Filter::default());
+    for filter in [format!("peer=={shown}"), format!("peer={shown}"), shown.clone(), format!("peer=={raw}")] {
+        let ids = found(filter.clone());
+        assert!(!ids.is_empty() && ids.len() < all.len(), "{filter}");
+        assert!(ids.iter().all(|id| world.qps.get(*id).unwrap().remote_gid.as_deref() == Some(&*raw)), "{filter}");
+    }
 }
