@@ -281,13 +281,21 @@ impl Qps {
             .asked(asked)
             .asked(if grouped { format!("{} by {}", self.groups.len(), self.by.name()) } else { String::new() })
             .asked(format!("by {sort} {direction}"))
-            .alarm(match self.rows.died() {
-                0 => String::new(),
-                n => format!("{} in ERR: / state=ERR", number::grouped(n as u64)),
-            })
+            .alarm(in_error(self.rows.in_error()))
             .unseen(unseen)
             .since(format!("counted since {}", number::moment(world, world.started, false)))
             .draw(buf, area);
+    }
+}
+
+/// How many are in error, with the filter that finds just those.
+fn in_error((err, sqe): (usize, usize)) -> String {
+    let told = |n: usize, state: &str| format!("{} in {state}: / state={state}", number::grouped(n as u64));
+    match (err, sqe) {
+        (0, 0) => String::new(),
+        (0, sqe) => told(sqe, "SQE"),
+        (err, 0) => told(err, "ERR"),
+        (err, sqe) => format!("{}, {} in SQE", told(err, "ERR"), number::grouped(sqe as u64)),
     }
 }
 

@@ -197,7 +197,7 @@ fn what_died_stands_first_among_rates_and_states_and_is_counted() {
         let mut ids = Order::default();
         ids.find(&world, by, false, &Filter::default());
         ids.sort(0..ids.len());
-        assert_eq!(ids.died(), 64);
+        assert_eq!(ids.in_error(), (64, 0));
         ids.ids().map(|id| world.qps.get(id).unwrap().state).collect()
     };
     for by in [Of::Rate, Of::State] {
@@ -208,7 +208,7 @@ fn what_died_stands_first_among_rates_and_states_and_is_counted() {
     let living = Filter::parse("state=RTS", &FIELDS).unwrap();
     let mut ids = Order::default();
     ids.find(&world, Of::Rate, false, &living);
-    assert_eq!(ids.died(), 0);
+    assert_eq!(ids.in_error(), (0, 0));
 }
 
 #[test]
@@ -234,4 +234,28 @@ fn a_peer_is_found_by_the_address_that_is_shown() {
         assert!(!ids.is_empty() && ids.len() < all.len(), "{filter}");
         assert!(ids.iter().all(|id| world.qps.get(*id).unwrap().remote_gid.as_deref() == Some(&*raw)), "{filter}");
     }
+}
+
+#[test]
+fn the_filter_that_is_named_finds_as_many_as_it_says() {
+    use collector::observation::{Body, Observation, Qp};
+    let header = collector::observation::recording::Header::new();
+    let mut engine = collector::engine::Engine::new(header, collector::rule::Settings::default());
+    let states = [QpState::Err, QpState::Sqe, QpState::Err, QpState::Rts, QpState::Sqe, QpState::Sqe, QpState::Err];
+    let mut found = |states: &[QpState]| {
+        for (qpn, state) in (2..).zip(states) {
+            let seen = Qp { device: "d".into(), qpn, to: Some(*state), ..Qp::default() };
+            engine.take(&Observation { t: 1, body: Body::Qp(seen) });
+        }
+        let world = engine.snapshot();
+        let mut all = Order::default();
+        all.find(&world, Of::Rate, false, &Filter::default());
+        let told = in_error(all.in_error());
+        let filter = told.split("/ ").nth(1).and_then(|filter| filter.split(',').next()).unwrap_or("state=none");
+        (qpns(&world, Of::Qpn, true, filter).len(), told)
+    };
+    assert_eq!(found(&states[3..4]), (0, String::new()));
+    assert_eq!(found(&states[1..2]), (1, "1 in SQE: / state=SQE".to_owned()));
+    assert_eq!(found(&states[..1]), (1, "1 in ERR: / state=ERR".to_owned()));
+    assert_eq!(found(&states), (3, "3 in ERR: / state=ERR, 3 in SQE".to_owned()));
 }
