@@ -12,8 +12,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::about::About;
+use super::beginning::from_the_start;
 use super::finding_charts::{Charts, charts};
-use super::finding_row::{Entry, draw_finding, from_the_start};
+use super::finding_row::{Entry, draw_finding};
 use super::judged::{Judged, NotJudged, nowhere};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, wrap};
 use crate::health;
@@ -142,7 +143,7 @@ impl Pane for Findings {
         let place = |index: usize| places.get(index).copied().unwrap_or(Place::Root(0));
         let shown = findings.iter().enumerate().skip(self.list.top).take(usize::from(rows));
         for (line, (index, finding)) in (0u16..).zip(shown) {
-            let entry = Entry { finding, place: place(index), others: 0, since: finding.first_t };
+            let entry = Entry { finding, place: place(index), others: 0, first: finding };
             draw_finding(scene, row(area, line), buf, entry, index == self.list.row);
         }
         let Some(finding) = findings.get(self.list.row) else { return };
@@ -297,7 +298,7 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     let when = if over {
         let end = number::moment(world, finding.t, true);
         format!("since {since}, over at {end} ({})", number::age(finding.t.saturating_sub(finding.first_t)))
-    } else if from_the_start(world, finding.first_t) {
+    } else if from_the_start(world, finding) {
         let least = number::age(world.now.saturating_sub(finding.first_t));
         format!("since {since} or earlier, when nobody watched: for at least {least}")
     } else {

@@ -2,6 +2,7 @@
 //! ask to open something ([`Reaction::Open`]).
 
 mod about;
+mod beginning;
 mod digest;
 pub(crate) mod ecn;
 mod evidence_source;

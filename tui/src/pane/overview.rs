@@ -101,7 +101,8 @@ impl Overview {
             let (Some(finding), true) = (scene.world.findings.get(told.finding), y < area.height) else { break };
             let height = told.rows.min(area.height - y);
             let selected = self.part == Part::Findings && index == self.findings.row;
-            let entry = Entry { finding, place: told.place, others: told.others, since: told.since };
+            let first = scene.world.findings.get(told.first).unwrap_or(finding);
+            let entry = Entry { finding, place: told.place, others: told.others, first };
             draw_finding(scene, Rect { height, ..row(area, y) }, buf, entry, selected);
             self.finding_rows.extend((0..height).map(|_| index));
             y += height;
