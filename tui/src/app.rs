@@ -34,6 +34,8 @@ use crate::{ascii, frame, number};
 const SMALLEST: (u16, u16) = (60, 16);
 /// How long a message stands in the footer, ns.
 const MESSAGE_NS: u64 = 6_000_000_000;
+/// What comes in is not drawn later than this, ns.
+const TOGETHER_NS: u64 = 1_000_000_000;
 /// A world of more QPs is not freed by the screen's thread: a frame would wait for it.
 const MANY_QPS: usize = 4_096;
 /// Polling intervals that can be asked for, ns.
@@ -212,8 +214,10 @@ impl App {
             self.message = None;
             self.dirty = true;
         }
-        // Sources have their say at different moments of a second: what they say of one is drawn together.
-        self.dirty |= self.newer && now.saturating_sub(self.drawn_at) >= self.latest.status.interval_ns / 10 * 9;
+        // Sources have their say at different moments of a second: what they say of one is drawn together. Where the files are
+        // read less often, others go on each second.
+        let together = (self.latest.status.interval_ns / 10 * 9).min(TOGETHER_NS);
+        self.dirty |= self.newer && now.saturating_sub(self.drawn_at) >= together;
         let clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
         self.dirty |= clock != self.clock || self.panes.get(self.open).news();
         self.dirty
@@ -556,7 +560,7 @@ fn urgent(before: &Published, after: &Published) -> bool {
             .world
             .findings
             .iter()
-            .map(|finding| (finding.rule, finding.severity, finding.state))
+            .map(|finding| (finding.rule, finding.key.clone(), finding.severity, finding.state))
             .collect::<Vec<_>>()
     };
     after.status.mode != Mode::Live

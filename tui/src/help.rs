@@ -89,7 +89,7 @@ impl Help {
         Clear.render(area, buf);
         let title = format!(" {} {}", pane.number(), pane.title());
         let title =
-            vec![Span::styled(title, theme.strong), Span::styled("   ↓ ↑ scroll, any other key closes", theme.dim)];
+            vec![Span::styled(title, theme.strong), Span::styled("   Down Up scroll, any other key closes", theme.dim)];
         put(buf, area, 0, &Line::from(title));
         let body = below(area, 1);
         let lines = page(pane, time, body.width, theme);

@@ -153,8 +153,8 @@ const LISTS: Where = In(&[Overview, Qps, Findings, Ecn, Pcie, Failover]);
 pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Enter], "Enter", Action::Enter, LISTS, "open the selected row", Some("open")),
     bind(&[Esc, KeyCode::Backspace], "Esc", Action::Leave, Everywhere, "back to where you came from", None),
-    bind(&[Down, Char('j')], "↓ j", Action::Down, Everywhere, "down", None),
-    bind(&[Up, Char('k')], "↑ k", Action::Up, Everywhere, "up", None),
+    bind(&[Down, Char('j')], "Down j", Action::Down, Everywhere, "down", None),
+    bind(&[Up, Char('k')], "Up k", Action::Up, Everywhere, "up", None),
     bind(&[PageDown], "PgDn", Action::PageDown, Everywhere, "a screenful down", None),
     bind(&[PageUp], "PgUp", Action::PageUp, Everywhere, "a screenful up", None),
     bind(&[Char('g'), Home], "g Home", Action::Top, Everywhere, "to the first row", None),
@@ -187,7 +187,7 @@ pub(crate) const BINDINGS: &[Binding] = &[
         Some("what-if"),
     ),
     bind(&[Char('y')], "y", Action::Copy, Everywhere, "copy as text", Some("copy")),
-    bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze, then ← → look back; again: go on", Some("pause")),
+    bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze; Left Right look back; again: go on", Some("pause")),
     bind(&[Char('<')], "<", Action::Slower, Everywhere, "poll half as often; replay half as fast", None),
     bind(&[Char('>')], ">", Action::Faster, Everywhere, "poll twice as often; replay twice as fast", None),
     bind(&[Char('r')], "r", Action::Record, Where::Live, "record to a file here; again: stop", Some("record")),
@@ -222,7 +222,9 @@ impl Binding {
     /// Its keys as the help names them: without the arrows where those lead through time.
     pub(crate) fn named(&self, time: Time) -> &'static str {
         match self.action {
-            Action::Left | Action::Right if time != Time::Running => self.shown.trim_start_matches(['←', '→', ' ']),
+            Action::Left | Action::Right if time != Time::Running => {
+                self.shown.trim_start_matches("Left ").trim_start_matches("Right ")
+            }
             _ => self.shown,
         }
     }
@@ -261,6 +263,50 @@ mod tests {
                             assert!(!seen.contains(key), "{key:?} in {pane:?}");
                         }
                         seen.push(*key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The key that the help calls so.
+    fn called(name: &str) -> KeyEvent {
+        let code = match name {
+            "Enter" => Enter,
+            "Esc" => Esc,
+            "Down" => Down,
+            "Up" => Up,
+            "Left" => Left,
+            "Right" => Right,
+            "PgDn" => PageDown,
+            "PgUp" => PageUp,
+            "Home" => Home,
+            "End" => End,
+            "Tab" => Tab,
+            "Shift-Tab" => BackTab,
+            "space" => Char(' '),
+            name => {
+                let mut letters = name.chars();
+                let (Some(letter), None) = (letters.next(), letters.next()) else { panic!("no key is called {name}") };
+                Char(letter)
+            }
+        };
+        KeyEvent::from(code)
+    }
+
+    #[test]
+    fn every_key_that_the_help_names_does_what_it_says_and_can_be_written_with_ascii() {
+        for pane in PaneId::ALL {
+            for time in Time::ALL {
+                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, time)) {
+                    let named = binding.named(time);
+                    assert!(named.is_ascii() && binding.help.is_ascii(), "{named}: {}", binding.help);
+                    for name in named.split_whitespace() {
+                        assert_eq!(
+                            action(called(name), pane, time),
+                            Some(binding.action),
+                            "{name} in {pane:?}, {time:?}"
+                        );
                     }
                 }
             }

@@ -110,6 +110,32 @@ fn what_the_sources_say_of_one_second_is_one_frame_but_a_finding_is_drawn_at_onc
 }
 
 #[test]
+fn what_comes_each_second_is_drawn_each_second_however_seldom_the_files_are_read() {
+    let (mut app, feed) = app(Mode::Live);
+    let status = Status { interval_ns: 60 * SECOND, ..app.shown.status.clone() };
+    feed.publish(app.shown.world.clone(), status.clone());
+    app.look();
+    draw(&mut app);
+    feed.publish(app.shown.world.clone(), status);
+    app.look();
+    assert!(!app.changed(1 + SECOND / 2));
+    assert!(app.changed(1 + SECOND));
+}
+
+#[test]
+fn a_finding_in_the_place_of_a_like_one_about_something_else_is_drawn_at_once() {
+    let (mut app, feed) = app(Mode::Live);
+    let mut world = (*sample::faulty()).clone();
+    feed.publish(Arc::new(world.clone()), app.shown.status.clone());
+    app.look();
+    draw(&mut app);
+    Arc::make_mut(&mut world.findings[0]).key = collector::finding::SubjectKey::Node;
+    feed.publish(Arc::new(world), app.shown.status.clone());
+    app.look();
+    assert!(app.changed(1), "no time has passed since the last");
+}
+
+#[test]
 fn a_world_that_stands_still_becomes_stale_and_the_age_moves_once_a_second() {
     let (mut app, _feed) = app(Mode::Live);
     draw(&mut app);

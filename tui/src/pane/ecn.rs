@@ -147,7 +147,7 @@ impl Pane for Ecn {
         match action {
             Action::WhatIf => {
                 if let Some(port) = ports.get(self.list.row) {
-                    self.what_if.ask(&name(scene.world, port), port);
+                    self.what_if.ask(&name(scene.world, port), scene.world, port);
                 }
             }
             Action::Leave if self.what_if.is_open() => self.what_if.close(),

@@ -2,8 +2,10 @@
 //! ask to open something ([`Reaction::Open`]).
 
 mod about;
+mod beginning;
 mod digest;
 pub(crate) mod ecn;
+mod evidence_source;
 pub(crate) mod failover;
 mod finding_charts;
 mod finding_row;
@@ -27,6 +29,9 @@ use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+
+#[cfg(test)]
+pub(crate) use history::misnamed;
 
 use crate::key::Action;
 use crate::theme::Theme;

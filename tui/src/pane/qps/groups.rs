@@ -78,7 +78,7 @@ pub(super) struct Group {
 pub(super) const COLUMNS: [Column; 7] = [
     table::text("GROUP", 24, 255).growing(),
     table::number("QPs", 7, 250),
-    table::number("IN ERR", 7, 245),
+    table::number("ERR+SQE", 7, 245),
     table::number("b/s", 7, 240),
     table::number("POSTS", 8, 40),
     table::number("BYTES", 9, 50),
