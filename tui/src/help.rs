@@ -22,8 +22,9 @@ fn meaning(pane: PaneId) -> &'static str {
         PaneId::Overview => {
             "Every port in a row, what it does now, and below the findings, worst first. NOW is the last interval, bits per \
              second of RDMA; RETR ERR AER count the last 60 s; PAUSE is the share of time this port was told to stop; CNP/s: \
-             sent and handled together. HEALTH is the worst finding in a word; ok: no rule that could look raised one. In \
-             the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its probes, of one core."
+             sent and handled together. HEALTH is the worst finding in a word; ok, in part: nothing reads its link \
+             errors, PCIe or adapter (see 2). In the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its \
+             probes, of one core."
         }
         PaneId::Port => {
             "One port over time, the newest at the right, and every counter. The cursor reads the charts at its time. TOTAL is \

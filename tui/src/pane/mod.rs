@@ -12,6 +12,7 @@ mod finding_row;
 pub(crate) mod findings;
 mod history;
 mod judged;
+mod looked;
 pub(crate) mod overview;
 pub(crate) mod own;
 pub(crate) mod pcie;

@@ -13,6 +13,7 @@ use ratatui::text::{Line, Span};
 use super::digest::{Digest, digest, wanted};
 use super::finding_row::{Entry, draw_finding};
 use super::judged::{Judged, nowhere};
+use super::looked::Looked;
 use super::port_row::{columns, fold_cells, port_cells};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
 use crate::health;
@@ -50,6 +51,7 @@ pub(crate) struct Overview {
     /// The last screen had fewer rows than there are ports: those that need a look come first.
     short: bool,
     judged: Judged,
+    looked: Looked,
     /// Rules that cannot be judged anywhere, and those that are judged in part only.
     unjudged: (usize, usize),
     /// Cells the table had.
@@ -184,6 +186,7 @@ impl Pane for Overview {
             draw_nothing(scene, area, buf);
             return;
         }
+        self.looked.look(scene.world, scene.generation);
         let columns = columns(scene.world);
         self.width = area.width.saturating_sub(1);
         let placed = table::fit(&columns, self.width, self.skip);
@@ -199,7 +202,7 @@ impl Pane for Overview {
         self.ports.fit(self.rows.len(), usize::from(for_ports.saturating_sub(1)));
         let visible = self.rows.iter().enumerate().skip(self.ports.top).take(self.ports.height);
         for (line, (index, entry)) in (1u16..).zip(visible) {
-            let cells = cells(scene, entry);
+            let cells = cells(scene, entry, &self.looked);
             let place = row(inner, line);
             if self.part == Part::Ports && index == self.ports.row {
                 buf.set_style(row(area, line), scene.theme.selected);
@@ -388,11 +391,13 @@ fn rows(world: &World, unfolded: &BTreeSet<Option<DeviceId>>) -> Vec<Row> {
     rows
 }
 
-fn cells<'a>(scene: Scene<'a>, entry: &Row) -> Vec<Line<'a>> {
+fn cells<'a>(scene: Scene<'a>, entry: &Row, looked: &Looked) -> Vec<Line<'a>> {
     match entry {
         Row::Port { port, part } => {
             let port = &scene.world.ports[*port];
-            port_cells(scene, scene.world.device(port.key.device), port, *part)
+            let device = scene.world.device(port.key.device);
+            let health = looked.limit(port.key, health::of(scene.world, device, port));
+            port_cells(scene, device, port, &health, *part)
         }
         Row::Bare(id) => {
             let device = scene.world.device(*id);

@@ -13,6 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use self::counters::{COUNTERS, SIGNS_NS, counter, names, sign};
+use super::looked::Looked;
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
@@ -61,6 +62,7 @@ pub(crate) struct PortPane {
     filter: String,
     /// The filter is being typed.
     typing: bool,
+    looked: Looked,
 }
 
 impl PortPane {
@@ -98,7 +100,8 @@ impl Pane for PortPane {
         };
         self.key = Some(port.key);
         let device = world.device(port.key.device);
-        put(buf, area, 0, &title(scene, device, port));
+        self.looked.look(scene.world, scene.generation);
+        put(buf, area, 0, &title(scene, device, port, &self.looked));
         put(buf, area, 1, &details(scene, device, port));
         let loopback = loopback(scene, port);
         if let Some(line) = &loopback {
@@ -195,9 +198,9 @@ impl Pane for PortPane {
     }
 }
 
-fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -> Line<'a> {
+fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord, looked: &Looked) -> Line<'a> {
     let (world, theme) = (&**scene.world, scene.theme);
-    let health = health::of(world, device, port);
+    let health = looked.limit(port.key, health::of(world, device, port));
     let style = match health.severity {
         Some(severity) => theme.severity_word(severity),
         None if health.well => theme.good,
@@ -207,11 +210,14 @@ fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -
         Span::styled(format!(" {}/{}  ", device.name, port.key.port), theme.strong),
         Span::styled(format!(" {} ", health.word), style),
     ];
+    let lacking = looked.lacking(port.key);
     if let Some(finding) = health::worst(world, port) {
         spans.push(Span::styled(
             format!("  {} ({}): {}", finding.rule, finding.grade.name(), finding.summary),
             theme.text,
         ));
+    } else if !health.well && !lacking.is_empty() {
+        spans.push(Span::styled(format!("  no rule can look here for {}: 9", lacking.join(", ")), theme.dim));
     }
     Line::from(spans)
 }
