@@ -42,6 +42,8 @@ const MANY_QPS: usize = 4_096;
 const INTERVALS: Range<u64> = 100_000_000..60_000_000_001;
 /// How far `←` and `→` go in a running replay, ns.
 const LEAP_NS: u64 = 10_000_000_000;
+/// What `{` and `}` lead over.
+const MINUTE_NS: u64 = 60_000_000_000;
 /// Rows a banner takes at most.
 const MOST_BANNER: usize = 3;
 /// Rows a turn of the wheel moves.
@@ -382,7 +384,11 @@ impl App {
             }
             Action::Pause => self.pause(),
             Action::Back | Action::Forward if self.frozen => self.look_back(action == Action::Forward, now),
-            Action::Back | Action::Forward => self.step(action == Action::Forward),
+            Action::Back | Action::Forward => self.step(action == Action::Forward, None),
+            Action::MinuteBack | Action::MinuteForward if self.frozen => {
+                self.look_far(action == Action::MinuteForward, now);
+            }
+            Action::MinuteBack | Action::MinuteForward => self.step(action == Action::MinuteForward, Some(MINUTE_NS)),
             Action::ToStart => self.feed.send(Command::Seek(self.latest.world.started)),
             Action::ToEnd => self.feed.send(Command::Seek(Nanos::MAX)),
             // On the way to a time there is something to stop first.
@@ -509,10 +515,26 @@ impl App {
         }
     }
 
-    fn step(&mut self, forward: bool) {
+    /// To the kept moment a minute before or after the one shown, or as far as they reach.
+    fn look_far(&mut self, forward: bool, now: Nanos) {
+        let from = self.shown.world.now;
+        let is_far = |at: Nanos| at.abs_diff(from) >= MINUTE_NS;
+        let mut moved = false;
+        while !is_far(self.shown.world.now)
+            && let Some(moment) = self.moments.beside(&self.shown, forward)
+        {
+            (self.shown, moved) = (moment, true);
+        }
+        if !moved {
+            self.look_back(forward, now);
+        }
+    }
+
+    /// One step of a replay: `by` ns, or what the arrows do.
+    fn step(&mut self, forward: bool, by: Option<u64>) {
         let (world, status) = (&self.latest.world, &self.latest.status);
-        let paused = status.paused || status.ended;
-        let by = if paused { world.window_ns } else { LEAP_NS };
+        let paused = (status.paused || status.ended) && by.is_none();
+        let by = by.unwrap_or(if paused { world.window_ns } else { LEAP_NS });
         // On the way to a time a further step counts from there, not from where the replay happens to be.
         let from = status.seeking.filter(|t| *t != Nanos::MAX);
         self.feed.send(match (forward, paused, from) {

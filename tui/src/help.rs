@@ -32,7 +32,7 @@ fn meaning(pane: PaneId) -> &'static str {
              counter that cannot be read says why."
         }
         PaneId::Qps => {
-            "Every QP the kernel lists or the probes saw. TX, POSTS, BYTES and ERR come from the probes, for QPs of \
+            "Every QP the kernel lists or the probes saw. b/s, POSTS, BYTES and ERR come from the probes, for QPs of \
              processes they reach; – for others. AGE with > : it was there before the watching began."
         }
         PaneId::Qp => {

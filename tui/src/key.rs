@@ -33,6 +33,10 @@ pub(crate) enum Action {
     Back,
     /// On in time, in a replay.
     Forward,
+    /// A minute back.
+    MinuteBack,
+    /// A minute on.
+    MinuteForward,
     /// To the beginning of a replay.
     ToStart,
     /// To the end of a replay.
@@ -110,6 +114,8 @@ pub(crate) enum Where {
     Live,
     /// While the screen is frozen.
     Frozen,
+    /// In a replay, and while the screen is frozen.
+    Held,
 }
 
 /// A line of the table.
@@ -163,6 +169,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Left], "Left", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
     bind(&[Left], "Left", Action::Back, Where::Frozen, "to the moment before, of those that are kept", Some("back")),
     bind(&[Right], "Right", Action::Forward, Where::Frozen, "to the moment after it", Some("on")),
+    bind(&[Char('{')], "{", Action::MinuteBack, Where::Held, "a minute back", None),
+    bind(&[Char('}')], "}", Action::MinuteForward, Where::Held, "a minute on", None),
     bind(&[Char('E')], "E", Action::ToEnd, Where::Replay, "to the end, as fast as it goes; Esc stops", Some("end")),
     bind(&[Char('B')], "B", Action::ToStart, Where::Replay, "to the beginning", None),
     bind(&[Char('l'), Right], "Right l", Action::Right, CHARTS, "columns out of sight; in charts the cursor", None),
@@ -190,7 +198,14 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze; Left Right look back; again: go on", Some("pause")),
     bind(&[Char('<')], "<", Action::Slower, Everywhere, "poll half as often; replay half as fast", None),
     bind(&[Char('>')], ">", Action::Faster, Everywhere, "poll twice as often; replay twice as fast", None),
-    bind(&[Char('r')], "r", Action::Record, Where::Live, "record to a file here; again: stop", Some("record")),
+    bind(
+        &[Char('r'), Char('R')],
+        "r",
+        Action::Record,
+        Where::Live,
+        "record to a file here; again: stop",
+        Some("record"),
+    ),
     bind(&[Char('t')], "t", Action::Theme, Everywhere, "next theme", None),
     bind(&[Tab], "Tab", Action::NextTab, Everywhere, "next pane", None),
     bind(&[BackTab], "Shift-Tab", Action::PreviousTab, Everywhere, "pane before", None),
@@ -216,6 +231,7 @@ impl Binding {
             Where::Replay => time == Time::Replay,
             Where::Live => time != Time::Replay,
             Where::Frozen => time == Time::Frozen,
+            Where::Held => time != Time::Running,
         }
     }
 

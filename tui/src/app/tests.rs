@@ -397,18 +397,18 @@ fn a_frozen_screen_is_led_back_through_whole_moments_and_forth_again_to_where_it
     press(&mut app, KeyCode::Char(' '));
     pass(&mut app, 45..=46);
     let frozen = shown(&mut app);
-    assert!(frozen.contains("14:02:53   PAUSED 00:02 behind (space goes on)"), "{frozen}");
+    assert!(frozen.contains("14:02:53   DEMO PAUSED 00:02 behind (space goes on)"), "{frozen}");
     assert!(frozen.contains("Left back  Right on"), "{frozen}");
     for _ in 0..5 {
         press(&mut app, KeyCode::Left);
     }
     let before = shown(&mut app);
-    assert!(before.contains("14:02:48   PAUSED 00:07 behind"), "{before}");
+    assert!(before.contains("14:02:48   DEMO PAUSED 00:07 behind"), "{before}");
     // The port was up, nothing had failed, and no finding said so.
     assert!(!before.contains(" DOWN ") && !before.contains("link.down"), "{before}");
     for pane in PaneId::ALL {
         press(&mut app, KeyCode::Char(char::from_digit(pane.number().into(), 10).unwrap()));
-        assert!(shown(&mut app).contains("14:02:48   PAUSED"), "{pane:?}");
+        assert!(shown(&mut app).contains("14:02:48   DEMO PAUSED"), "{pane:?}");
     }
     press(&mut app, KeyCode::Char('1'));
     for _ in 0..5 {
@@ -417,6 +417,10 @@ fn a_frozen_screen_is_led_back_through_whole_moments_and_forth_again_to_where_it
     assert_eq!(shown(&mut app), frozen);
     press(&mut app, KeyCode::Right);
     assert!(shown(&mut app).contains("here the screen was frozen"), "{}", shown(&mut app));
+    press(&mut app, KeyCode::Char('{'));
+    assert!(shown(&mut app).contains("14:02:40   DEMO PAUSED"), "as far as they reach: {}", shown(&mut app));
+    press(&mut app, KeyCode::Char('}'));
+    assert!(shown(&mut app).contains("14:02:53   DEMO PAUSED"), "{}", shown(&mut app));
     for _ in 0..100 {
         press(&mut app, KeyCode::Left);
     }

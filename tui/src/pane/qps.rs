@@ -169,7 +169,7 @@ impl Qps {
         let group = marked.or_else(|| self.groups.get(self.selection.row));
         let Some(group) = group.filter(|group| !group.filter.is_empty()) else { return };
         let text = format!("{} {}", self.filter_text, group.filter).trim().to_owned();
-        if let Ok(filter) = Filter::parse(&columns::with_gids(&text), &FIELDS) {
+        if let Ok(filter) = Filter::parse(&columns::as_in_table(&text), &FIELDS) {
             (self.filter, self.filter_text, self.by) = (filter, text, By::Nothing);
             (self.selection, self.selected, self.marked) = (Selection::default(), None, None);
             self.drawn.clear();
@@ -459,7 +459,7 @@ impl Pane for Qps {
             KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => typed.push(c),
             _ => return,
         }
-        match Filter::parse(&columns::with_gids(typed), &FIELDS) {
+        match Filter::parse(&columns::as_in_table(typed), &FIELDS) {
             Ok(filter) => {
                 self.filter = filter;
                 self.filter_text.clone_from(typed);

@@ -212,10 +212,11 @@ fn what_died_stands_first_among_rates_and_states_and_is_counted() {
 }
 
 #[test]
-fn a_peer_is_found_by_the_address_that_is_shown() {
-    let with = columns::with_gids;
+fn a_peer_and_a_port_are_found_by_what_is_shown() {
+    let with = columns::as_in_table;
     assert_eq!(with("comm=nccl peer=10.100.3.32"), "comm=nccl peer=:ffff:0a64:0320");
     assert_eq!(with("10.100.3.32 GID!=10.0.0.1"), ":ffff:0a64:0320 GID!=:ffff:0a00:0001");
+    assert_eq!(with("port=mlx5_0/1 state=ERR"), "device==mlx5_0 port=1 state=ERR");
     // The whole of it, and what is the name of something else.
     for typed in ["qpn=17 errors>0 mlx5", "peer==10.100.3.32", "comm=10.100.3.32 container!=10.0.0.1"] {
         assert_eq!(with(typed), typed);
