@@ -6,6 +6,7 @@
 //! device   the character devices of verbs, and who has one open
 //! process  what a process maps of the verbs libraries, and where its contexts point
 //! memory   contexts, QPs and CQs in the memory of a process whose calls were not watched from the start
+//! provider the verbs libraries by the names of their files
 //! bypass   what a process maps with which it can post where no probe sees it
 //! ```
 //!
@@ -22,6 +23,7 @@ mod bypass;
 mod device;
 mod memory;
 mod process;
+mod provider;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;

@@ -11,6 +11,7 @@ use super::super::uprobes::MODIFY_QP;
 use super::bypass::{self, Calls};
 use super::device::Devices;
 use super::memory::{self, ProcessMemory};
+use super::provider::{is_libibverbs, is_provider, is_verbs};
 use crate::observation::Way;
 use crate::source::verbs::maps::{self, Mapping};
 use crate::source::verbs::{FileId, Operation, Place};
@@ -171,24 +172,6 @@ fn exported(dir: &Path, mapping: &Mapping<'_>, function: &str) -> Option<Place> 
     Some(place)
 }
 
-pub(super) fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-fn is_libibverbs(path: &str) -> bool {
-    base(path).starts_with("libibverbs.so")
-}
-
-/// A provider: a plug-in (`libmlx5-rdmav34.so`), or one of those that are libraries with functions of their own, too.
-fn is_provider(path: &str) -> bool {
-    const LIBRARIES: [&str; 5] = ["libmlx5.so", "libmlx4.so", "libefa.so", "libhns.so", "libmana.so"];
-    base(path).contains("-rdmav") || LIBRARIES.iter().any(|library| base(path).starts_with(library))
-}
-
-pub(super) fn is_verbs(path: &str) -> bool {
-    is_libibverbs(path) || is_provider(path)
-}
-
 /// When a process was started, and its name, from `/proc/PID/stat` (proc(5)). The name may hold anything.
 pub(super) fn stat(text: &str) -> Option<(u64, String)> {
     let (head, tail) = (text.find('(')?, text.rfind(')')?);
@@ -206,19 +189,6 @@ mod tests {
         let text = format!("77 (a) b (c)) S {}", fields.join(" "));
         assert_eq!(stat(&text), Some((22, "a) b (c)".to_owned())));
         assert_eq!(stat("77 (half"), None);
-    }
-
-    #[test]
-    fn providers_are_told_from_other_libraries() {
-        for path in
-            ["/usr/lib/libibverbs/librxe-rdmav34.so", "/opt/ofed/libmlx5.so.1.24.44.0", "/lib/libefa-rdmav57.so"]
-        {
-            assert!(is_provider(path) && is_verbs(path), "{path}");
-        }
-        for path in ["/usr/lib/libibverbs.so.1.14.44.0", "/usr/lib/libibverbs/readme", "/usr/lib/libmlx.so"] {
-            assert!(!is_provider(path), "{path}");
-        }
-        assert!(is_libibverbs("/usr/lib/libibverbs.so.1") && !is_libibverbs("/usr/lib/librdmacm.so.1"));
     }
 
     #[test]
