@@ -154,8 +154,8 @@ impl Discovery {
         }
     }
 
-    /// Starts the looks that are due. `addresses` is what processes told, and is taken when it is looked at; `known` tells what
-    /// is known of files, and has to be so when [`Self::next`] has nothing more.
+    /// Starts the looks that are due, once all that was found is handed over. `addresses` is what processes told, and is taken
+    /// when it is looked at; `known` tells what is known of files.
     pub(super) fn work(&mut self, addresses: &mut Addresses, known: &dyn Fn() -> Known) {
         if !self.places.is_empty() {
             return;
@@ -262,12 +262,13 @@ impl Discovery {
         let proc = &self.proc;
         self.round += 1;
         self.changed = true;
-        let asked = &mut self.asked;
+        let (asked, refused) = (&mut self.asked, &self.refused);
         self.known.retain(|pid, process| {
             let text = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok();
             let Some((start, comm)) = text.as_deref().and_then(process::stat) else { return false };
             // It may run another program, which tells by its name. One that was searched in vain would be searched again.
-            if start == process.start && comm != process.comm && process.missing.is_none() {
+            let is_other = comm != process.comm && process.missing.is_none() && !refused.contains(pid);
+            if start == process.start && is_other {
                 asked.insert(*pid);
             }
             start == process.start
