@@ -164,8 +164,9 @@ pub enum Verdict {
     Holds(Box<Conclusion>),
     /// Neither the condition nor the clear condition holds: a raised finding stays, nothing new is raised.
     Keep(SubjectKey),
-    /// Nothing can be observed of the subject now: a raised finding stays with the numbers it has, as a part of this root.
-    Stays(SubjectKey, Option<(&'static str, SubjectKey)>),
+    /// Nothing can be observed of the subject now: a raised finding stays with the numbers it has, as a part of this root,
+    /// and where there is one with this sentence, which says that they are of the past.
+    Stays(SubjectKey, Option<(&'static str, SubjectKey)>, Option<String>),
 }
 
 /// Where a finding is in its life.
@@ -236,7 +237,13 @@ impl Finding {
     /// It stays as it is, as a part of another finding: for a subject about which nothing can be observed now.
     #[must_use]
     pub fn again(&self, part_of: Option<(&'static str, SubjectKey)>) -> Verdict {
-        Verdict::Stays(self.key.clone(), part_of)
+        Verdict::Stays(self.key.clone(), part_of, None)
+    }
+
+    /// The same, of what is over as far as can be observed: `summary` is its sentence in the past.
+    #[must_use]
+    pub fn ended(&self, part_of: Option<(&'static str, SubjectKey)>, summary: String) -> Verdict {
+        Verdict::Stays(self.key.clone(), part_of, Some(summary))
     }
 
     /// Whether the same is said with the same numbers.
@@ -315,9 +322,9 @@ impl Book {
         for verdict in verdicts {
             match verdict {
                 Verdict::Keep(key) => said.push(key),
-                Verdict::Stays(key, part_of) => {
+                Verdict::Stays(key, part_of, summary) => {
                     said.push(key.clone());
-                    self.stay(rule, now, key, part_of, changes);
+                    self.stay((rule, key), now, (part_of, summary), changes);
                 }
                 Verdict::Holds(conclusion) => {
                     said.push(conclusion.key.clone());
@@ -368,14 +375,16 @@ impl Book {
 
     fn stay(
         &mut self,
-        rule: &'static str,
+        slot: (&'static str, SubjectKey),
         now: Nanos,
-        key: SubjectKey,
-        part_of: Option<(&'static str, SubjectKey)>,
+        (part_of, summary): (Option<(&'static str, SubjectKey)>, Option<String>),
         changes: &mut Vec<Arc<Finding>>,
     ) {
-        let slot = (rule, key);
-        let Some(shown) = self.raised.get(&slot).map(|raised| raised.shown.clone()) else { return };
+        let Some(raised) = self.raised.get_mut(&slot) else { return };
+        if let Some(summary) = summary {
+            Arc::make_mut(&mut raised.shown).summary = summary;
+        }
+        let shown = raised.shown.clone();
         let part_of = self.root(Some(&shown), part_of);
         if shown.part_of == part_of {
             return;

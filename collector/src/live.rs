@@ -298,9 +298,10 @@ impl Live {
         let options = RecordingOptions { path, force: false, max_bytes: None };
         match Recording::start(options, self.header.clone()) {
             Ok(mut recording) => {
-                crate::inventory::restate(self.engine.world(), &mut |observation| {
-                    recording.observation(observation, self.engine.world());
-                });
+                let world = self.engine.world();
+                let mut write = |observation: &Observation<'_>| recording.observation(observation, world);
+                crate::inventory::restate_past(world, &mut write);
+                crate::inventory::restate(world, &mut write);
                 let status = recording.status();
                 self.recording = Some((recording, status));
             }

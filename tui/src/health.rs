@@ -77,7 +77,8 @@ pub(crate) fn word(world: &World, finding: &Finding) -> String {
         "link.down" => format!("down {}", age()),
         "link.flap" => "FLAPPING".to_owned(),
         "pcie.aer_storm" => "AER storm".to_owned(),
-        "pcie.aer_fatal" => "AER FATAL".to_owned(),
+        "pcie.aer_fatal" if collector::rule::was_fatal(finding) => "AER FATAL".to_owned(),
+        "pcie.aer_fatal" => "AER nonfatal".to_owned(),
         "pcie.downgrade" => "PCIe slow".to_owned(),
         "loopback.high" => "slow".to_owned(),
         // Words that fit into the narrowest column.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::notes::why_no_port;
 use super::table::{Align, Table};
 use crate::finding::{Finding, FindingState};
 use crate::incident::{self, Place};
@@ -53,5 +54,10 @@ pub fn text(world: &World, findings: &[&Finding]) -> String {
             if cleared { format!("cleared: {}", finding.summary) } else { finding.summary.clone() },
         ]);
     }
-    if table.is_empty() { "no finding\n".to_owned() } else { table.to_string() }
+    match why_no_port(world) {
+        _ if !table.is_empty() => table.to_string(),
+        None => "no finding\n".to_owned(),
+        // Where nothing is seen, that nothing was found says nothing.
+        Some(why) => format!("no finding: {why}\n"),
+    }
 }

@@ -26,6 +26,10 @@ impl Engine {
             port.first_seen = (t, seen.state);
             port.state = seen.state;
         }
+        if let Some(left) = seen.left_active_t.filter(|left| new && *left <= t) {
+            // It fell before the first observation, and somebody saw it.
+            port.fell_before(left, seen.state);
+        }
         let before = (port.t, port.state);
         let changed = port.update(t, seen);
         // A port that is first seen in order is no news: a node with many would ask all rules of all ports for each.

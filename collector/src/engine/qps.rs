@@ -209,7 +209,9 @@ impl Engine {
             }
         }
         let active_before = qp.stats_t;
-        let posted = seen.posts > qp.posts;
+        // The first numbers of one that was there before the first sweep may be of any age.
+        let new = active_before.is_some() || qp.created || before.is_some();
+        let posted = seen.posts > qp.posts && new;
         let succeeded = succeeded(qp, seen);
         #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
         {
@@ -280,20 +282,22 @@ impl Engine {
     /// there may be a quarter of a million.
     pub(super) fn close_qps(&mut self, at: Nanos, tracing: bool) {
         let recent = |touched: Nanos| at.saturating_sub(touched) < RECENT_NS;
-        let mut counts = vec![0; self.world.ports.len()];
+        let mut counts = vec![(0, 0); self.world.ports.len()];
         let mut rates: Vec<(QpRef, Nanos, Option<f64>)> = Vec::new();
         for qp in self.world.qps.iter() {
             let port = self.port_of_qp(qp.device, qp.port).map(|port| PortKey { device: qp.device, port });
             if let Some(place) = port.and_then(|key| self.world.place_of(key)) {
-                counts[place] += 1;
+                counts[place].0 += 1;
+                counts[place].1 += u32::from(qp.is_connected());
             }
             if let Some(detail) = qp.detail.as_ref().filter(|detail| recent(detail.touched)) {
                 rates.push((qp.id, detail.touched, self.world.qps.rate_now(qp, at).filter(|_| tracing)));
             }
         }
-        for (port, n) in self.world.ports.iter_mut().zip(counts) {
-            if port.qps != n {
-                Arc::make_mut(port).qps = n;
+        for (port, (qps, connected)) in self.world.ports.iter_mut().zip(counts) {
+            if (port.qps, port.connected_qps) != (qps, connected) {
+                let port = Arc::make_mut(port);
+                (port.qps, port.connected_qps) = (qps, connected);
             }
         }
         for (id, touched, rate) in rates {

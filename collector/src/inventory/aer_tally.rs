@@ -155,7 +155,7 @@ fn own(severity: AerSeverity) -> AerClass {
 
 /// `Rollover` and `Timeout` as sysfs and the kernel's newer log lines call them, `RELAY_NUM Rollover` and `Replay Timer
 /// Timeout` as older ones do. A completion timeout is another, uncorrectable error (`CmpltTO`).
-fn is_replay(name: &str) -> bool {
+pub(crate) fn is_replay(name: &str) -> bool {
     name.ends_with("Rollover") || name == "Timeout" || name == "Replay Timer Timeout"
 }
 

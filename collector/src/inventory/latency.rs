@@ -99,7 +99,8 @@ impl LatencyWindow {
     }
 }
 
-/// The quiet level of a size class: of windows in which the port was read not to be paused, or does not count it, and less than half of its rate was in use.
+/// The quiet level of a size class: of windows in which the port was read not to be paused, or does not count it, next to
+/// nothing it received was marked and less than half of its rate was in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Baseline {
     /// A low percentile of the windows' medians, ns.
@@ -128,9 +129,9 @@ pub(crate) enum Calm {
     Paused,
     /// Whether it was paused was not read.
     Unknown,
-    /// It was busy, or how busy is not known.
+    /// It was busy, or how busy is not known, or what it received was marked.
     Busy,
-    /// It was neither paused nor busy.
+    /// It was none of these.
     Quiet,
 }
 

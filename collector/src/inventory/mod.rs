@@ -27,6 +27,7 @@ mod unseen;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+pub(crate) use aer_tally::is_replay;
 pub use aer_tally::{AerClass, AerCount, AerTally};
 pub(crate) use bound::bound_to;
 pub use bound::{BoundBy, BoundSet, BoundSets};
@@ -44,9 +45,9 @@ pub use port::{
     Throughput,
 };
 pub(crate) use posting::Traced;
-pub use posting::{PostWindow, Posting};
+pub use posting::{Level, PostWindow, Posting};
 pub use qp::{By, QpChange, QpDetail, QpRecord, QpRef, QpTable, number};
-pub use restate::restate;
+pub use restate::{restate, restate_past};
 pub use sets::CounterSet;
 pub use slices::{Signal, Slice, Slices};
 pub use totals::{FailoverTotals, PHASES, PostTotals, QpTotals};

@@ -17,6 +17,8 @@ const MAX_GID_CHANGES: usize = 16;
 const MAX_LOOPBACKS: usize = 3600;
 /// A port that carries less than this share of its rate is quiet, unless it is paused.
 const QUIET_LOAD: f64 = 0.5;
+/// And one of whose received packets more than this share is marked is not: what operations take then may be the queue itself.
+const QUIET_MARKS: f64 = 1e-5;
 /// And paused is one that is told to stop for more than this, µs a second.
 const QUIET_PAUSE_US: f64 = 1_000.0;
 /// Windows after which what cannot be read any more is taken for not counted.
@@ -193,6 +195,8 @@ pub struct PortRecord {
     pub latencies: Latencies,
     /// QPs on the port now.
     pub qps: u32,
+    /// Those of them that a process has connected to a peer, also when they have failed since.
+    pub connected_qps: u32,
     /// What its QPs posted since the beginning.
     pub posted: PostTotals,
     /// Its failovers since the beginning.
@@ -263,6 +267,7 @@ impl PortRecord {
             slices: Slices::default(),
             latencies: Latencies::default(),
             qps: 0,
+            connected_qps: 0,
             posted: PostTotals::default(),
             failovers: FailoverTotals::default(),
             traced_bytes: 0,
@@ -296,6 +301,14 @@ impl PortRecord {
         self.change_state(t, seen.state)
     }
 
+    /// It is told of for the first time, and that it left ACTIVE for this state at `left`.
+    pub(crate) fn fell_before(&mut self, left: Nanos, state: PortState) {
+        if !matches!(state, PortState::Active | PortState::Unknown) {
+            (self.state, self.first_seen) = (PortState::Active, (left, PortState::Active));
+            self.change_state(left, state);
+        }
+    }
+
     /// The device is gone, and the state is not known any more, whatever another source said last.
     pub(crate) fn lose_device(&mut self, t: Nanos) {
         self.change_state(t.max(self.state_t), PortState::Unknown);
@@ -316,6 +329,24 @@ impl PortRecord {
         let t = self.states.last().map_or(t, |(newest, _)| t.max(*newest));
         self.states.push(t, StateChange { from, to: state, phys_state: self.phys_state.clone() });
         true
+    }
+
+    /// When the port left ACTIVE for a state that is known, if it has not been ACTIVE since.
+    #[must_use]
+    pub fn left_active(&self) -> Option<Nanos> {
+        let mut t = None;
+        for (at, change) in self.states.iter().rev() {
+            if change.to == PortState::Active {
+                return None;
+            }
+            if change.to != PortState::Unknown {
+                t = Some(*at);
+            }
+            if change.from == PortState::Active {
+                return t;
+            }
+        }
+        None
     }
 
     /// The set a `counters` observation belongs to.
@@ -517,8 +548,8 @@ impl PortRecord {
         meaning != Meaning::SymbolError || self.link_layer != LinkLayer::Ethernet
     }
 
-    /// What the port did in the window that was closed. Pause that is not counted is not held against it; of a window without
-    /// a reading of what is counted nothing is known; a load that is not known is not called quiet.
+    /// What the port did in the window that was closed. Pause and marks that are not counted are not held against it; of a
+    /// window without a reading of a pause that is counted nothing is known; a load that is not known is not called quiet.
     fn calm(&self) -> Calm {
         let newest = |meaning| self.rates.get(&meaning).and_then(Ring::last);
         // µs of pause a second.
@@ -529,7 +560,9 @@ impl PortRecord {
         }
         let load = [newest(Meaning::RxBytes), newest(Meaning::TxBytes)].into_iter().flatten().reduce(f64::max);
         let rate = self.rate_gbps.filter(|rate| *rate > 0.0);
-        let quiet = load.zip(rate).is_some_and(|(bytes, rate)| bytes * 8.0 / 1e9 < QUIET_LOAD * rate);
+        let marked = newest(Meaning::EcnMarkedRx).zip(newest(Meaning::RxPackets));
+        let marked = marked.is_some_and(|(marks, packets)| marks > QUIET_MARKS * packets);
+        let quiet = !marked && load.zip(rate).is_some_and(|(bytes, rate)| bytes * 8.0 / 1e9 < QUIET_LOAD * rate);
         if quiet { Calm::Quiet } else { Calm::Busy }
     }
 

@@ -92,6 +92,22 @@ impl PostWindow {
     }
 }
 
+/// How long small operations took in one window, and how much was posted in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Level {
+    /// Mean latency, ns.
+    pub latency_ns: f64,
+    /// Work requests a second.
+    pub wrs_per_s: f64,
+}
+
+impl Level {
+    fn of(window: &PostWindow) -> Option<Self> {
+        let wrs_per_s = window.wrs as f64 * 1e9 / window.ns.max(1) as f64;
+        Some(Self { latency_ns: window.mean_small_latency_ns()?, wrs_per_s })
+    }
+}
+
 /// The windows of one port.
 #[derive(Debug, Clone, Default)]
 pub struct Posting {
@@ -100,9 +116,9 @@ pub struct Posting {
     /// QPs need not be told at one time.
     number: u32,
     closed: Arc<VecDeque<PostWindow>>,
-    /// Mean latency of small operations in windows that are older than those, ns, by the power of two of how many QPs posted:
-    /// a condition that lasts must not push out what it is held against.
-    levels: Arc<BTreeMap<u32, VecDeque<f64>>>,
+    /// Those of windows that are older, by the power of two of how many QPs posted: a condition that lasts must not push out
+    /// what it is held against.
+    levels: Arc<BTreeMap<u32, VecDeque<Level>>>,
 }
 
 impl Posting {
@@ -111,12 +127,12 @@ impl Posting {
         self.closed.iter().rev()
     }
 
-    /// Mean latencies of small operations in windows in which QPs posted and at most `qps` of them, ns: of the windows kept,
-    /// and of older ones of which it is certain.
+    /// Small operations in windows in which QPs posted and at most `qps` of them: of the windows kept, and of older ones of
+    /// which it is certain.
     #[must_use]
-    pub fn small_levels(&self, qps: u32) -> Vec<f64> {
+    pub fn small_levels(&self, qps: u32) -> Vec<Level> {
         let few = self.closed.iter().filter(|window| window.qps > 0 && window.qps <= qps);
-        let mut levels: Vec<f64> = few.filter_map(PostWindow::mean_small_latency_ns).collect();
+        let mut levels: Vec<Level> = few.filter_map(Level::of).collect();
         let certain = self.levels.iter().filter(|(log2, _)| (2u64 << **log2) - 1 <= u64::from(qps));
         levels.extend(certain.flat_map(|(_, older)| older));
         levels
@@ -167,7 +183,7 @@ impl Posting {
         let closed = Arc::make_mut(&mut self.closed);
         let oldest = if closed.len() == MAX_WINDOWS { closed.pop_front() } else { None };
         closed.push_back(window);
-        let Some((oldest, level)) = oldest.and_then(|oldest| Some((oldest, oldest.mean_small_latency_ns()?))) else {
+        let Some((oldest, level)) = oldest.and_then(|oldest| Some((oldest, Level::of(&oldest)?))) else {
             return;
         };
         let Some(log2) = oldest.qps.checked_ilog2() else { return };
@@ -209,7 +225,7 @@ mod tests {
                 }
                 posting.close_window(0, 1, Traced::All);
             }
-            posting.small_levels(10)
+            posting.small_levels(10).iter().map(|level| level.latency_ns).collect::<Vec<f64>>()
         };
         assert_eq!(windows(20, 3, 12).len(), 20);
         let after = windows(3 * MAX_WINDOWS, 40, 14);

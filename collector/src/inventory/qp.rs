@@ -114,6 +114,15 @@ impl QpRecord {
         self.comm.as_deref() == Some(PROGRAM)
     }
 
+    /// A process has, or had, a peer at its other end. That a datagram QP is there says nothing: it is ready without one.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let of_peer =
+            self.qp_type.as_deref().is_some_and(|kind| matches!(kind, "RC" | "UC") || kind.starts_with("XRC"));
+        let set_up = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err);
+        of_peer && set_up && self.pid.is_some() && !self.is_own()
+    }
+
     /// What names the QP on its device.
     #[must_use]
     pub fn number(&self) -> u32 {

@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::World;
+use super::{AerTotal, DeviceRecord, PcieRecord, PortRecord, World};
 use crate::observation::{
-    Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port, ProbeGroup, Probes,
-    Process, Qp, QpEvent, QpStats, Slave, SourceState, Text, Unseen,
+    AerSeverity, AerTotals, Body, Bond, CongestionConfig, Counters, Device, FailedProbe, Gid, Observation, Pcie, Port,
+    PortState, ProbeGroup, Probes, Process, Qp, QpEvent, QpStats, Slave, SourceState, Text, Unseen,
 };
 use crate::source::Emit;
+
+mod past;
+
+pub use past::restate_past;
 
 fn lend(text: &Arc<str>) -> Text<'_> {
     Cow::Borrowed(text)
@@ -21,7 +25,8 @@ fn lend_option(text: Option<&Arc<str>>) -> Option<Text<'_>> {
 /// Says everything that is known now: devices, ports, congestion parameters, bonds, PCIe functions, counters, QPs, processes, sources, probes.
 ///
 /// Counters come with their last readings, so that the next ones have something to be compared with. Histories and
-/// raised findings are not restated: who reads on from here sees them build up again.
+/// raised findings are not restated: who reads on from here sees them build up again. What rests on single events of the last
+/// hour is said by [`restate_past`].
 pub fn restate(world: &World, emit: &mut Emit<'_>) {
     let t = world.now;
     let mut say = |body: Body<'_>| emit(&Observation { t, body });
@@ -40,47 +45,60 @@ pub fn restate(world: &World, emit: &mut Emit<'_>) {
 type Say<'s> = dyn FnMut(Body<'_>) + 's;
 
 fn say_devices(world: &World, say: &mut Say<'_>) {
-    for (_, device) in world.present() {
-        say(Body::Device(Device {
-            device: lend(&device.name),
-            index: device.index,
-            driver: lend_option(device.driver.as_ref()),
-            node_guid: lend_option(device.node_guid.as_ref()),
-            fw: lend_option(device.fw.as_ref()),
-            pci: lend_option(device.pci.as_ref()),
-            physfn: lend_option(device.physfn.as_ref()),
-            vf: device.vf.then_some(true),
-            model: lend_option(device.model.as_ref()),
-            removed: None,
-            unreadable: lend_option(device.unreadable.as_ref()),
-        }));
-    }
+    world.present().for_each(|(_, device)| say_device(device, say));
     for (device, port) in world.present_ports() {
-        say(Body::Port(Port {
-            device: lend(&device.name),
-            port: port.key.port,
-            link_layer: port.link_layer,
-            state: port.state,
-            phys_state: lend_option(port.phys_state.as_ref()),
-            rate_gbps: port.rate_gbps,
-            lanes: port.lanes,
-            lid: port.lid,
-            netdevs: port.netdevs.iter().map(lend).collect(),
-            netdev_pci: lend_option(port.netdev_pci.as_ref()),
-            bond: lend_option(port.bond.as_ref()),
-            lifespan_ms: port.lifespan_ms,
-            gids: port
-                .gids
-                .iter()
-                .map(|(index, gid, kind)| Gid {
-                    index: *index,
-                    gid: lend(gid),
-                    kind: lend_option(kind.as_ref()),
-                    netdev: None,
-                })
-                .collect(),
-            notes: port.notes.iter().map(lend).collect(),
-        }));
+        say(Body::Port(port_line(device, port, port.state, port.phys_state.as_ref())));
+    }
+}
+
+fn say_device(device: &DeviceRecord, say: &mut Say<'_>) {
+    say(Body::Device(Device {
+        device: lend(&device.name),
+        index: device.index,
+        driver: lend_option(device.driver.as_ref()),
+        node_guid: lend_option(device.node_guid.as_ref()),
+        fw: lend_option(device.fw.as_ref()),
+        pci: lend_option(device.pci.as_ref()),
+        physfn: lend_option(device.physfn.as_ref()),
+        vf: device.vf.then_some(true),
+        model: lend_option(device.model.as_ref()),
+        removed: None,
+        unreadable: lend_option(device.unreadable.as_ref()),
+    }));
+}
+
+/// A port as it is known, in this state.
+fn port_line<'w>(
+    device: &'w DeviceRecord,
+    port: &'w PortRecord,
+    state: PortState,
+    phys_state: Option<&'w Arc<str>>,
+) -> Port<'w> {
+    Port {
+        device: lend(&device.name),
+        port: port.key.port,
+        link_layer: port.link_layer,
+        state,
+        phys_state: lend_option(phys_state),
+        rate_gbps: port.rate_gbps,
+        lanes: port.lanes,
+        lid: port.lid,
+        netdevs: port.netdevs.iter().map(lend).collect(),
+        netdev_pci: lend_option(port.netdev_pci.as_ref()),
+        bond: lend_option(port.bond.as_ref()),
+        lifespan_ms: port.lifespan_ms,
+        gids: port
+            .gids
+            .iter()
+            .map(|(index, gid, kind)| Gid {
+                index: *index,
+                gid: lend(gid),
+                kind: lend_option(kind.as_ref()),
+                netdev: None,
+            })
+            .collect(),
+        notes: port.notes.iter().map(lend).collect(),
+        left_active_t: past::left_active(port, state),
     }
 }
 
@@ -115,29 +133,35 @@ fn say_bonds(world: &World, say: &mut Say<'_>) {
 
 fn say_functions(world: &World, say: &mut Say<'_>) {
     for record in world.pcie.values() {
-        say(Body::Pcie(Pcie {
-            pci: lend(&record.pci),
-            class: lend_option(record.class.as_ref()),
-            path: record.path.iter().map(lend).collect(),
-            speed_gts: record.link.speed_gts,
-            width: record.link.width,
-            max_speed_gts: record.link.max_speed_gts,
-            max_width: record.link.max_width,
-            mps: record.mps,
-            aer_owned: record.aer_owned,
-            aer: record.aer.as_ref().map(|totals| {
-                let mut aer = crate::observation::AerTotals::default();
-                for total in totals {
-                    let pairs = match total.severity {
-                        crate::observation::AerSeverity::Corrected => &mut aer.correctable,
-                        crate::observation::AerSeverity::Nonfatal => &mut aer.nonfatal,
-                        crate::observation::AerSeverity::Fatal => &mut aer.fatal,
-                    };
-                    pairs.push(lend(&total.name), total.value);
-                }
-                aer
-            }),
-        }));
+        say(Body::Pcie(function_line(record, record.aer.as_deref())));
+    }
+}
+
+/// A function as it is known, with these totals.
+fn function_line<'w>(record: &'w PcieRecord, totals: Option<&[AerTotal]>) -> Pcie<'w> {
+    Pcie {
+        pci: lend(&record.pci),
+        class: lend_option(record.class.as_ref()),
+        path: record.path.iter().map(lend).collect(),
+        speed_gts: record.link.speed_gts,
+        width: record.link.width,
+        max_speed_gts: record.link.max_speed_gts,
+        max_width: record.link.max_width,
+        mps: record.mps,
+        aer_owned: record.aer_owned,
+        aer: totals.map(|totals| {
+            let mut aer = AerTotals::default();
+            for total in totals {
+                let pairs = match total.severity {
+                    AerSeverity::Corrected => &mut aer.correctable,
+                    AerSeverity::Nonfatal => &mut aer.nonfatal,
+                    AerSeverity::Fatal => &mut aer.fatal,
+                };
+                // The names live on: the totals may be those of another moment.
+                pairs.push(total.name.to_string(), total.value);
+            }
+            aer
+        }),
     }
 }
 

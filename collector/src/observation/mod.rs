@@ -229,6 +229,10 @@ pub struct Port<'a> {
     /// What was odd about reading this port, for the notes of the screen and of `ports --json`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Text<'a>>,
+    /// When it left ACTIVE, where that was observed before the recording began: said once, with the first line of a port
+    /// that is not ACTIVE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_active_t: Option<Nanos>,
 }
 
 /// One used entry of a port's GID table.

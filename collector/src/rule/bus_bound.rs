@@ -148,11 +148,8 @@ fn bound(view: &View<'_>, record: &PcieRecord, its: &[&PortRecord]) -> Option<Ve
 fn stall_row(stalled: Option<u64>) -> Option<Evidence> {
     let percent = stalled?;
     // It is no evidence for the finding where it is below.
-    let name = if percent > STALLED_PERCENT {
-        "waiting for the bus"
-    } else {
-        "waiting for the bus (too little to confirm it)"
-    };
+    let name =
+        if percent > STALLED_PERCENT { "waiting for the bus" } else { "waiting for the bus (speaks against it)" };
     Some(Evidence::new(name, Some(1.0), percent as f64, STALLED_PERCENT as f64, "percent"))
 }
 
@@ -246,7 +243,14 @@ fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<V
     evidence.extend(stall_row(stalled));
     let full = stalled.is_some_and(|percent| percent > STALLED_PERCENT);
     let gpus = gpus_behind(view, bridge);
-    let grade = if full || gpus == 0 { Grade::Probable } else { Grade::Suspected };
+    // An adapter that hardly waits speaks against it.
+    let grade = if full || (gpus == 0 && stalled.is_none()) { Grade::Probable } else { Grade::Suspected };
+    let waits = match stalled {
+        Some(percent) if !full => {
+            format!("; the adapters wait for the bus in {percent} % of the time, which speaks against it")
+        }
+        _ => String::new(),
+    };
     let peers = match gpus {
         0 => String::new(),
         n => format!("; {n} GPUs behind it: data to them does not use the uplink"),
@@ -257,7 +261,7 @@ fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<V
         severity: Severity::Warning,
         grade,
         summary: format!(
-            "{gbps:.0} Gb/s {} by {} ports ({}), network headers included, fill the uplink they share, which by calculation carries {bound}; their rates add up to {rate:.0} Gb/s{peers}",
+            "{gbps:.0} Gb/s {} by {} ports ({}), network headers included, are about what the uplink they share carries by calculation ({bound}); their rates add up to {rate:.0} Gb/s{waits}{peers}",
             of.name(),
             its.len(),
             shares.join(", ")

@@ -40,32 +40,17 @@ pub(super) fn fall(view: &View<'_>, port: &PortRecord) -> Option<Fall> {
     if device.removed {
         return vanished(view, port);
     }
-    if let Some(t) = left_active(port) {
+    if let Some(t) = port.left_active() {
         return Some(Fall { cause: Cause::Left, t });
     }
     // A virtual function nobody uses yet is down, as is a port without a cable; INIT is waiting for a subnet manager.
     let down = port.state == PortState::Down;
     let searching = down && port.phys_state.as_deref().is_some_and(|phys| phys.contains("Polling"));
     let known = port.state != PortState::Unknown;
-    let counts = known && expected || searching && role != Some(Role::Vf);
+    // Somebody used it: the carrier that a `Disabled` port has not was there once.
+    let used = down && port.connected_qps > 0;
+    let counts = known && expected || searching && role != Some(Role::Vf) || used;
     counts.then_some(Fall { cause: Cause::FoundDown, t: port.first_seen.0 })
-}
-
-/// When the port left ACTIVE for a state that is known, if it has not been ACTIVE since.
-pub(super) fn left_active(port: &PortRecord) -> Option<Nanos> {
-    let mut t = None;
-    for (at, change) in port.states.iter().rev() {
-        if change.to == PortState::Active {
-            return None;
-        }
-        if change.to != PortState::Unknown {
-            t = Some(*at);
-        }
-        if change.from == PortState::Active {
-            return t;
-        }
-    }
-    None
 }
 
 fn vanished(view: &View<'_>, port: &PortRecord) -> Option<Fall> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::finding::Finding;
 use crate::inventory::PortRecord;
 use crate::observation::Nanos;
 use crate::timeline::Series;
@@ -21,6 +22,8 @@ pub(super) struct Lane {
     pub(super) percent: f64,
     /// The counter's unit.
     pub(super) unit: &'static str,
+    /// It counts what arrives wrong, before correction; otherwise what is left after it.
+    pub(super) before_fec: bool,
 }
 
 /// One lane's number, its counter and its growth.
@@ -40,7 +43,7 @@ pub(super) fn standing_out(port: &PortRecord, from: Nanos, factor: f64) -> Optio
             families.entry((corrected, before, after)).or_default().push((lane, series, growth.sum));
         }
     }
-    families.into_values().find_map(|lanes| {
+    families.into_iter().find_map(|((before_fec, ..), lanes)| {
         let (lane, series, n) = lanes.iter().copied().max_by_key(|(_, _, n)| *n)?;
         let mut others: Vec<u64> = lanes.iter().filter(|(other, _, _)| *other != lane).map(|(_, _, n)| *n).collect();
         others.sort_unstable();
@@ -53,8 +56,14 @@ pub(super) fn standing_out(port: &PortRecord, from: Nanos, factor: f64) -> Optio
             others: middle,
             percent: n as f64 / sum * 100.0,
             unit: series.def.unit.name(),
+            before_fec,
         })
     })
+}
+
+/// The lane that a finding of the link names, by its evidence.
+pub(super) fn named(finding: &Finding) -> Option<u32> {
+    finding.evidence.iter().find_map(|row| numbered(&row.series)).map(|(_, lane, _)| lane)
 }
 
 /// The number behind `lane` in a counter's name, with what stands before and after it.
@@ -68,7 +77,8 @@ fn numbered(name: &str) -> Option<(&str, u32, &str)> {
 
 impl std::fmt::Display for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "lane {} has {:.0} % of them", self.number, self.percent)
+        let of = if self.before_fec { "the errors before FEC" } else { "them" };
+        write!(f, "lane {} has {:.0} % of {of}", self.number, self.percent)
     }
 }
 

@@ -3,26 +3,16 @@
 use super::clock::{at_least, lasting, least, ns, plural, when};
 use super::fall::{Cause, Fall, active_sibling, fall, switched_off};
 use super::judged::{Judged, Part};
-use super::{Rule, Trigger, View, root};
+use super::predicts::FALL_SIGNS;
+use super::{Rule, Trigger, View, lanes, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, Role, World};
 use crate::observation::{Nanos, PortState, QpState};
 use crate::timeline::Series;
 use crate::timeline::counter_table::Meaning;
 
-/// Rules whose findings can announce that a port will go down.
-const SIGNS: [&str; 10] = [
-    "phy.pre_fec_trend",
-    "phy.post_fec",
-    "phy.crc",
-    "phy.symbol",
-    "link.flap",
-    "pcie.aer_storm",
-    "pcie.aer_fatal",
-    "nic.health",
-    "nic.stuck",
-    "loopback.high",
-];
+/// Signs of a fall that are errors of the link itself.
+const OF_LINK: [&str; 4] = ["phy.pre_fec_trend", "phy.post_fec", "phy.crc", "phy.symbol"];
 
 /// `link.down`.
 pub(super) struct LinkDown;
@@ -38,7 +28,7 @@ impl Rule for LinkDown {
 
     fn meaning(&self) -> &'static str {
         "The port does not carry data: it left ACTIVE, its device vanished, or it was down when watching began although \
-         the configuration or its sibling ports say it should be up. It is no finding that an uncabled or switched-off \
+         the configuration, its sibling ports or the QPs that were connected on it say it should be up. It is no finding that an uncabled or switched-off \
          port is down, that a virtual function is down together with its physical one, or that a management \
          sub-device waits in INIT."
     }
@@ -116,13 +106,28 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
             });
             let (severity, why) = match (expected, sibling) {
                 (true, _) => (Severity::Critical, "; the configuration expects it up".to_owned()),
+                (false, _) if switched_off(port) => (Severity::Info, "; somebody switched it off".to_owned()),
                 (false, Some(sibling)) => (Severity::Critical, format!("; its sibling {sibling} is ACTIVE")),
                 (false, None) => (Severity::Warning, String::new()),
             };
-            (severity, format!("{} since before watching{why}", port.state.name()))
+            let used = match port.connected_qps {
+                0 => String::new(),
+                1 => "; 1 QP was connected on it".to_owned(),
+                n => format!("; {n} QPs were connected on it"),
+            };
+            if port.connected_qps > 0 {
+                evidence.push(Evidence::new(
+                    "QPs that were connected on it",
+                    None,
+                    f64::from(port.connected_qps),
+                    0.0,
+                    "QPs",
+                ));
+            }
+            (severity, format!("{} since before watching{why}{used}", port.state.name()))
         }
     };
-    let advice = advice(fall.cause, &signs);
+    let advice = advice(view, port, fall, &signs);
     Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
@@ -130,7 +135,7 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
         grade: Grade::Confirmed,
         summary,
         evidence,
-        advice: advice.to_owned(),
+        advice,
         would_raise: String::new(),
         part_of: None,
         since: fall.t,
@@ -140,34 +145,45 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
 }
 
 /// What to do first: what came before the fall tells where to look.
-fn advice(cause: Cause, signs: &[(&'static str, Nanos)]) -> &'static str {
+fn advice(view: &View<'_>, port: &PortRecord, fall: Fall, signs: &[(&'static str, Nanos)]) -> String {
+    const QPS: &str = "Jobs with QPs on this port need to be restarted or moved.";
     let any = |of: &[&str]| signs.iter().any(|(rule, _)| of.contains(rule));
-    match cause {
+    match fall.cause {
         Cause::Vanished => {
             "Look in the kernel log for a surprise removal, a driver unload or a PCIe error of this function; drain \
-             what used it and reseat or replace the adapter if nobody removed it."
+                            what used it and reseat or replace the adapter if nobody removed it."
+                .to_owned()
         }
-        Cause::Left if any(&["pcie.aer_fatal", "pcie.aer_storm"]) => {
+        Cause::Left if any(&["pcie.aer_fatal", "pcie.aer_storm"]) => format!(
             "PCIe errors came first: look in the kernel log for the driver's reaction, then reseat the adapter, and replace \
-             it, its slot or riser if the errors come back. Cable and switch come after that. Jobs with QPs on this port \
-             need to be restarted or moved."
-        }
-        Cause::Left if any(&["nic.stuck", "nic.health"]) => {
+             it, its slot or riser if the errors come back. Cable and switch come after that. {QPS}"
+        ),
+        Cause::Left if any(&["nic.stuck", "nic.health"]) => format!(
             "The adapter was in trouble first: look in the kernel log and at devlink health for its firmware's and driver's \
-             reports, reset or replace it if they come back. Cable and switch come after that. Jobs with QPs on this port \
-             need to be restarted or moved."
+             reports, reset or replace it if they come back. Cable and switch come after that. {QPS}"
+        ),
+        Cause::Left if any(&OF_LINK) => {
+            let (lane, points) = match root::told_of(view, port, &OF_LINK, fall.t).find_map(lanes::named) {
+                Some(lane) => {
+                    (format!(" (lane {lane} had most of them)"), " One bad lane points at a module or its connector.")
+                }
+                None => (String::new(), ""),
+            };
+            format!(
+                "Errors of the link came first{lane}: clean and reseat module and cable at both ends, then replace them.{points} \
+                 The switch port comes after that; compare with its counters. {QPS}"
+            )
         }
-        Cause::Left | Cause::FoundDown => {
-            "Check cable, module and the switch port at the other end; compare with the switch's log at this time. \
-             Jobs with QPs on this port need to be restarted or moved."
-        }
+        Cause::Left | Cause::FoundDown => format!(
+            "Check cable, module and the switch port at the other end; compare with the switch's log at this time. {QPS}"
+        ),
     }
 }
 
 /// Signs of trouble that were raised about the port or its function as it fell, and how long before, the earliest first:
 /// also those that are over by now.
 fn signs_before(view: &View<'_>, port: &PortRecord, fall: Nanos) -> Vec<(&'static str, Nanos)> {
-    let mut signs: Vec<(&'static str, Nanos)> = root::seen_of(view, port, &SIGNS, fall)
+    let mut signs: Vec<(&'static str, Nanos)> = root::seen_of(view, port, &FALL_SIGNS, fall)
         .into_iter()
         .filter(|(_, first)| *first < fall)
         .map(|(rule, first)| (rule, fall - first))

@@ -46,6 +46,8 @@ use crate::inventory::{PcieRecord, PortRecord, World};
 use crate::observation::Nanos;
 
 pub use judged::Part;
+pub use pcie::was_fatal;
+pub(crate) use predicts::announces_fall;
 pub use predicts::predicts_failure;
 pub use settings::{Failover as FailoverSettings, Settings};
 
@@ -198,6 +200,12 @@ impl View<'_> {
     #[must_use]
     pub fn since(&self, seconds: f64) -> Nanos {
         self.ago(seconds).max(self.world.started)
+    }
+
+    /// How far a rule of ports is judged, which says so of all that are there: not at all where there is none.
+    fn of_ports(&self, extent: impl FnOnce(&[&PortRecord]) -> Judged) -> Judged {
+        let all: Vec<&PortRecord> = self.world.present_ports().map(|(_, port)| port).collect();
+        if all.is_empty() { Judged::Not("there is no port".to_owned()) } else { extent(&all) }
     }
 
     /// How far a rule of ports is judged that cannot judge these, which are all that say this of themselves.

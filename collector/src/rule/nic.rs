@@ -79,18 +79,16 @@ impl Rule for Composite {
 }
 
 fn extent(view: &View<'_>) -> Judged {
-    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
-    if all.is_empty() {
-        return Judged::Not("there is no port".to_owned());
-    }
-    let unseen = |port: &&PortRecord| error_meanings(view).iter().all(|meaning| port.reading(*meaning).is_none());
-    let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
-    let names: Vec<String> = blind.iter().map(|port| view.port_subject(port).1.to_string()).collect();
-    if blind.is_empty() {
-        return Judged::All;
-    }
-    let reason = format!("no symbol, FEC or CRC errors counted on {}: judged by state alone", names.join(", "));
-    Judged::with(all.len(), reason)
+    view.of_ports(|all| {
+        let unseen = |port: &&PortRecord| error_meanings(view).iter().all(|meaning| port.reading(*meaning).is_none());
+        let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
+        let names: Vec<String> = blind.iter().map(|port| view.port_subject(port).1.to_string()).collect();
+        if blind.is_empty() {
+            return Judged::All;
+        }
+        let reason = format!("no symbol, FEC or CRC errors counted on {}: judged by state alone", names.join(", "));
+        Judged::with(all.len(), reason)
+    })
 }
 
 fn error_meanings(view: &View<'_>) -> &'static [Meaning] {

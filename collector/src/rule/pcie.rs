@@ -7,8 +7,13 @@ use super::clock::{plural, when};
 use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View, root};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
-use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord, SKEW_NS};
+use crate::inventory::{AerClass, AerCount, AerTally, PcieRecord, SKEW_NS, is_replay};
 use crate::observation::{AerSeverity, Nanos};
+
+/// Series of the evidence of `pcie.aer_fatal`, of a function's own errors.
+const NONFATAL: &str = "uncorrected errors, non-fatal";
+const FATAL: &str = "uncorrected errors, fatal";
+const ROOT_FATAL: &str = "aer_rootport_total_err_fatal, of unknown origin";
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
@@ -48,8 +53,9 @@ fn unexplained(view: &View<'_>, root: &PcieRecord, severity: AerSeverity, from: 
     root.uncorrected.unexplained(below.map(|f| &f.uncorrected), severity, span)
 }
 
-/// Kinds of errors seen after `from`, by name, for the sentence.
-fn kinds(record: &PcieRecord, severities: &[AerSeverity], from: Nanos) -> String {
+/// Kinds of errors seen from `first` on, by name, for the sentence.
+fn kinds(record: &PcieRecord, severities: &[AerSeverity], first: Nanos, wanted: fn(&str) -> bool) -> String {
+    let from = first.saturating_sub(1);
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for (_, event) in record.events.since(from).filter(|(_, e)| severities.contains(&e.severity)) {
         names.extend(event.names.iter().map(|name| &**name));
@@ -59,7 +65,7 @@ fn kinds(record: &PcieRecord, severities: &[AerSeverity], from: Nanos) -> String
             names.insert(name);
         }
     }
-    let names: Vec<&str> = names.into_iter().take(4).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| wanted(name)).take(4).collect();
     if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }
 
@@ -227,17 +233,23 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let first = if replay.n > 0 { replay.first } else { corrected.first };
     let since = first.unwrap_or(view.now);
     let place = place(view, record);
+    // A count begins no later than what is in it, and names nothing else: the other errors have a begin of their own.
+    let others_since = corrected.first.unwrap_or(since);
     let summary = if replay.n > 0 {
-        let what = kinds(record, &[AerSeverity::Corrected], from);
-        format!(
-            "{} and {}{what} since {}{place}",
-            plural(replay.n, "replay error"),
-            plural(corrected.n.saturating_sub(replay.n), "other corrected error"),
-            when(view, since)
-        )
+        let others = match corrected.n.saturating_sub(replay.n) {
+            0 => String::new(),
+            n => format!(
+                "; {}{} since {}",
+                plural(n, "other corrected error"),
+                kinds(record, &[AerSeverity::Corrected], others_since, |name| !is_replay(name)),
+                when(view, others_since)
+            ),
+        };
+        let what = kinds(record, &[AerSeverity::Corrected], since, is_replay);
+        format!("{}{what} since {}{others}{place}", plural(replay.n, "replay error"), when(view, since))
     } else {
         let least = least.unwrap_or(0);
-        let what = kinds(record, &[AerSeverity::Corrected], from);
+        let what = kinds(record, &[AerSeverity::Corrected], since, |_| true);
         format!("at least {least} corrected errors{what} in each of the last {minutes} minutes{place}")
     };
     Some(Verdict::Holds(Box::new(Conclusion {
@@ -256,6 +268,12 @@ fn storm(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
         since,
         revision: doublings(replay.n.max(corrected.n)) << 8 | doublings(replay.n),
     })))
+}
+
+/// A raised `pcie.aer_fatal` rests on fatal errors, or messages of such: the rule's name alone does not say so.
+#[must_use]
+pub fn was_fatal(finding: &Finding) -> bool {
+    finding.evidence.iter().any(|row| row.series == FATAL || row.series == ROOT_FATAL)
 }
 
 /// `pcie.aer_fatal`.
@@ -319,21 +337,23 @@ fn fatal(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
             evidence.push(Evidence::new(series, spread_s(&count), count.n as f64, 0.0, unit));
         }
     };
-    add("non-fatal errors", nonfatal, "errors");
-    add("fatal errors", fatal, "errors");
+    add(NONFATAL, nonfatal, "errors");
+    add(FATAL, fatal, "errors");
     add("aer_rootport_total_err_nonfatal, of unknown origin", root_nonfatal, "messages");
-    add("aer_rootport_total_err_fatal, of unknown origin", root_fatal, "messages");
+    add(ROOT_FATAL, root_fatal, "messages");
     let counts = if own > 0 { [nonfatal, fatal] } else { [root_nonfatal, root_fatal] };
     let told = counts.iter().filter(|count| count.n > 0);
     let since = told.filter_map(|count| count.first).min().unwrap_or(view.now);
     let severe = match (counts[0].n, counts[1].n) {
-        (n, 0) => plural(n, "non-fatal error"),
-        (0, n) => plural(n, "fatal error"),
-        (nonfatal, fatal) => format!("{nonfatal} non-fatal and {}", plural(fatal, "fatal error")),
+        (n, 0) => plural(n, "uncorrected (non-fatal) error"),
+        (0, n) => plural(n, "uncorrected (fatal) error"),
+        (nonfatal, fatal) => {
+            format!("{nonfatal} uncorrected (non-fatal) and {}", plural(fatal, "uncorrected (fatal) error"))
+        }
     };
     let at = when(view, since);
     let (grade, summary, would_raise) = if own > 0 {
-        let what = kinds(record, &[AerSeverity::Nonfatal, AerSeverity::Fatal], from);
+        let what = kinds(record, &[AerSeverity::Nonfatal, AerSeverity::Fatal], since, |_| true);
         (Grade::Confirmed, format!("{severe}{what} since {at}{}", place(view, record)), String::new())
     } else {
         (

@@ -1,6 +1,6 @@
 //! The physical layer: errors FEC could not correct, bad CRCs.
 
-use super::clock::{lasting, ns, plural};
+use super::clock::{lasting, ns, plural, when};
 use super::judged::{Judged, Part};
 use super::lanes;
 use super::link::{names, port_of};
@@ -59,7 +59,7 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         Standing::Between => return Some(Verdict::Keep(key)),
         Standing::Clear => return None,
     };
-    let mut evidence = vec![row(&found, 0.0)];
+    let mut evidence = vec![row(&found, 0.0), windows_row(&found, settings)];
     let from = view.now.saturating_sub(found.span_ns);
     let lane = lanes::standing_out(port, from, LANE_FACTOR);
     if let Some(lane) = &lane {
@@ -78,7 +78,7 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let summary = format!(
         "{} FEC could not correct in {}{}{}",
         counted(&found, "error"),
-        over_windows(&found, settings),
+        over_windows(&found),
         lane.as_ref().map(|lane| format!("; {lane}")).unwrap_or_default(),
         crc.as_ref().map(|crc| format!("; {} with a bad CRC", counted(crc, "frame"))).unwrap_or_default(),
     );
@@ -159,7 +159,8 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let Some((first, _)) = told.first() else { return between.then_some(Verdict::Keep(key)) };
     let since = told.iter().map(|(found, _)| found.first).min().unwrap_or(first.first);
     let post_fec = errors(view, port, Meaning::PostFecErrors, settings.window_s, settings.of);
-    let mut evidence: Vec<Evidence> = told.iter().map(|(found, _)| row(found, 0.0)).collect();
+    let rows = |(found, _): &(Errors, &str)| [row(found, 0.0), windows_row(found, settings)];
+    let mut evidence: Vec<Evidence> = told.iter().flat_map(rows).collect();
     if let Some(post_fec) = &post_fec {
         evidence.push(row(post_fec, 0.0));
     } else if port.reading(Meaning::PostFecErrors).is_some() {
@@ -171,7 +172,7 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         (None, None) => "; whether they were made on this link is not counted",
     };
     let parts: Vec<String> = told.iter().map(|(found, what)| plural_of(found, what)).collect();
-    let summary = format!("{} in {}{here}", parts.join(" and "), over_windows(first, settings));
+    let summary = format!("{} in {}{here}", parts.join(" and "), over_windows(first));
     let n = told.iter().fold(0u64, |n, (found, _)| n.saturating_add(found.n));
     let sure = post_fec.is_some();
     let raised = view.raised("phy.crc", &key);
@@ -212,7 +213,7 @@ fn over(found: Option<Errors>, settings: &ErrorWindows) -> Standing {
 }
 
 /// What a rule says of a port that is not ACTIVE and was told of before: it receives nothing that could be wrong, so what
-/// was raised stays, and belongs to what heads it now.
+/// was raised stays, with what was measured until then, and belongs to what heads it now.
 pub(super) fn silent(
     view: &View<'_>,
     port: &PortRecord,
@@ -223,13 +224,40 @@ pub(super) fn silent(
         return None;
     }
     let (key, _) = view.port_subject(port);
-    view.raised(rule, &key).map(|finding| finding.again(root::of_link(view, port, roots)))
+    let finding = view.raised(rule, &key)?;
+    let root = root::of_link(view, port, roots);
+    Some(match port.left_active().filter(|_| !finding.summary.contains(UNTIL)) {
+        Some(fell) => finding.ended(root, until(&finding.summary, &when(view, fell))),
+        None => finding.again(root),
+    })
 }
 
-/// `the last 24.0 s (2 of 3 windows of 10.0 s)`: the newest window is still open.
-fn over_windows(found: &Errors, settings: &ErrorWindows) -> String {
+/// Words by which a sentence says that it is of the time before a fall.
+const UNTIL: &str = "until the port went down at";
+
+/// A sentence about a link that is in use, once it is not any more.
+fn until(summary: &str, fell: &str) -> String {
+    let past = summary.replace("FEC corrects ", "FEC corrected ");
+    let past = past.replace(" has ", " had ");
+    match past.split_once(" in the last ") {
+        Some((what, rest)) => {
+            let (length, rest) = rest.split_at(rest.find(';').unwrap_or(rest.len()));
+            format!("{what} in the {length} {UNTIL} {fell}{rest}")
+        }
+        None => format!("{past}; measured {UNTIL} {fell}"),
+    }
+}
+
+/// `the last 24.0 s`: what the numbers cover. The newest window is still open.
+fn over_windows(found: &Errors) -> String {
+    format!("the last {}", lasting(found.span_ns))
+}
+
+/// In how many of the windows there were errors, which is what is judged.
+fn windows_row(found: &Errors, settings: &ErrorWindows) -> Evidence {
     let length = lasting(ns(settings.window_s).max(found.span_ns / settings.of.max(1)));
-    format!("the last {} ({} of {} windows of {length})", lasting(found.span_ns), found.windows, settings.of)
+    let name = format!("windows of {length} with errors, of {}", settings.of);
+    Evidence::new(name, None, found.windows as f64, settings.windows as f64, "windows")
 }
 
 fn counted(found: &Errors, one: &str) -> String {
@@ -276,11 +304,9 @@ pub(super) fn phy_check(view: &View<'_>, finding: &Finding, pattern: &str) -> Ve
 
 /// How far a rule is judged that cannot judge ports without a counter of these meanings.
 pub(super) fn counted_by(view: &View<'_>, meanings: &[Meaning], what: &str) -> Judged {
-    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
-    if all.is_empty() {
-        return Judged::Not("there is no port".to_owned());
-    }
-    let blind = |port: &&PortRecord| meanings.iter().all(|meaning| port.reading(*meaning).is_none());
-    let blind: Vec<&PortRecord> = all.iter().copied().filter(blind).collect();
-    view.without(&blind, all.len(), |ports| format!("no {what} counted on {ports}"))
+    view.of_ports(|all| {
+        let blind = |port: &&PortRecord| meanings.iter().all(|meaning| port.reading(*meaning).is_none());
+        let blind: Vec<&PortRecord> = all.iter().copied().filter(blind).collect();
+        view.without(&blind, all.len(), |ports| format!("no {what} counted on {ports}"))
+    })
 }

@@ -54,33 +54,31 @@ impl Rule for Symbol {
 }
 
 fn extent(view: &View<'_>) -> Judged {
-    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
-    if all.is_empty() {
-        return Judged::Not("there is no port".to_owned());
-    }
-    let (mut blind, mut silent, mut full) = (Vec::new(), Vec::new(), Vec::new());
-    for port in &all {
-        match port.reading(Meaning::SymbolError) {
-            None => blind.push(*port),
-            Some(_) if !port.pma_counts_errors() => silent.push(*port),
-            Some(reading) if reading.saturated => full.push(*port),
-            Some(_) => {}
+    view.of_ports(|all| {
+        let (mut blind, mut silent, mut full) = (Vec::new(), Vec::new(), Vec::new());
+        for port in all {
+            match port.reading(Meaning::SymbolError) {
+                None => blind.push(*port),
+                Some(_) if !port.pma_counts_errors() => silent.push(*port),
+                Some(reading) if reading.saturated => full.push(*port),
+                Some(_) => {}
+            }
         }
-    }
-    let part = |ports: &[&PortRecord], why: &str| {
-        let names: Vec<String> = ports.iter().map(|port| view.port_subject(port).1.to_string()).collect();
-        (!ports.is_empty()).then(|| format!("{} {why}", names.join(", ")))
-    };
-    let parts: Vec<String> = [
-        part(&blind, "counts no symbol errors"),
-        part(&silent, "is no InfiniBand port: what its symbol_error counts is not known, its zero says nothing"),
-        part(&full, "has its counter at the limit"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let unseen: Vec<&PortRecord> = [blind, silent, full].concat();
-    view.without(&unseen, all.len(), |_| parts.join("; "))
+        let part = |ports: &[&PortRecord], why: &str| {
+            let names: Vec<String> = ports.iter().map(|port| view.port_subject(port).1.to_string()).collect();
+            (!ports.is_empty()).then(|| format!("{} {why}", names.join(", ")))
+        };
+        let parts: Vec<String> = [
+            part(&blind, "counts no symbol errors"),
+            part(&silent, "is no InfiniBand port: what its symbol_error counts is not known, its zero says nothing"),
+            part(&full, "has its counter at the limit"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let unseen: Vec<&PortRecord> = [blind, silent, full].concat();
+        view.without(&unseen, all.len(), |_| parts.join("; "))
+    })
 }
 
 fn symbol(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {

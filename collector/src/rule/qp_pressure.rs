@@ -1,11 +1,12 @@
 //! Many QPs in turn: pressure on the adapter's cache of QP contexts, inferred.
 
-use super::clock::ns;
+use super::clock::{at_least, least, ns};
 use super::judged::{Judged, Part};
-use super::qp::qp_check;
+use super::link::names;
+use super::span::mean;
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::{PortRecord, PostWindow};
+use crate::inventory::{Level, PortRecord, PostWindow};
 use crate::observation::Nanos;
 use crate::timeline::counter_table::Meaning;
 
@@ -13,6 +14,8 @@ use crate::timeline::counter_table::Meaning;
 const LOOKED_AT: usize = 10;
 /// Windows a quiet level rests on at least.
 const QUIET_WINDOWS: usize = 10;
+/// Windows in which no more, and no fewer, work requests were posted than so many times as now are alike.
+const ALIKE: f64 = 2.0;
 /// Above this share of the line rate a queue on the link explains a latency as well.
 const BUSY_LINK: f64 = 0.8;
 
@@ -106,28 +109,33 @@ fn over(traced: &[&PostWindow], span_s: f64) -> Posts {
     })
 }
 
+/// Share of what a port sends that neither posts nor headers explain; 0 where all is explained or nobody knows.
+pub(super) fn unseen(view: &View<'_>, port: &PortRecord) -> f64 {
+    let sent = port.rates.get(&Meaning::TxBytes).and_then(|ring| mean(ring.newest_first().take(LOOKED_AT)));
+    let share = view.world.unexplained(port).zip(sent.filter(|sent| *sent > 0.0)).map(|(bytes, sent)| bytes / sent);
+    share.unwrap_or(0.0).min(1.0)
+}
+
 /// How far a rule on posts is judged. It says nothing of a port that posts and of whose posts it does not know what it needs:
 /// that is in the QPs' histories, of which there may be too few.
 pub(super) fn traced(view: &View<'_>, needs: &str, known: fn(&PostWindow) -> bool) -> Judged {
-    let all: Vec<&PortRecord> = view.world.present_ports().map(|(_, port)| port).collect();
-    if all.is_empty() {
-        return Judged::Not("there is no port".to_owned());
-    }
-    if all.iter().all(|port| port.posting.newest_first().next().is_none()) {
-        return Judged::Not("no posts are traced".to_owned());
-    }
-    let recent = |port: &PortRecord| -> Vec<PostWindow> {
-        port.posting.newest_first().take(LOOKED_AT).filter(|window| window.wrs > 0).copied().collect()
-    };
-    let unseen = |port: &&PortRecord| {
-        let posting = recent(port);
-        !posting.is_empty() && !posting.iter().any(known)
-    };
-    let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
-    view.without(&blind, all.len(), |ports| {
-        format!(
-            "{needs} of what {ports} posts are not known: the histories of its QPs are not kept, for there are too many"
-        )
+    view.of_ports(|all| {
+        if all.iter().all(|port| port.posting.newest_first().next().is_none()) {
+            return Judged::Not("no posts are traced".to_owned());
+        }
+        let recent = |port: &PortRecord| -> Vec<PostWindow> {
+            port.posting.newest_first().take(LOOKED_AT).filter(|window| window.wrs > 0).copied().collect()
+        };
+        let unseen = |port: &&PortRecord| {
+            let posting = recent(port);
+            !posting.is_empty() && !posting.iter().any(known)
+        };
+        let blind: Vec<&PortRecord> = all.iter().copied().filter(unseen).collect();
+        view.without(&blind, all.len(), |ports| {
+            format!(
+                "{needs} of what {ports} posts are not known: the histories of its QPs are not kept, for there are too many"
+            )
+        })
     })
 }
 
@@ -147,8 +155,13 @@ impl Rule for CachePressure {
     }
 
     fn hand_check(&self, view: &View<'_>, finding: &Finding) -> Vec<String> {
-        let mut lines = qp_check(finding);
-        lines.push("rdma resource".to_owned());
+        let mut lines = vec!["rdma resource      # QPs of each device, in use or not".to_owned()];
+        if let Some((device, port)) = names(finding) {
+            lines.push(format!(
+                "rdma resource show qp link {device}/{port} type RC | grep -o 'comm [^ ]*' | sort | uniq -c"
+            ));
+            lines.push(format!("rdmascope qps --json | jq '[.qps[] | select(.device == \"{device}\" and .port == {port} and .posts > 0)] | length'    # twice: how many post, and how much"));
+        }
         let pci = finding.subject.device.as_deref().and_then(|name| view.world.device_named(name)?.1.pci.clone());
         lines.extend(pci.map(|pci| format!("devlink health diagnose pci/{pci} reporter vnic      # icm_consumption")));
         lines
@@ -180,15 +193,46 @@ fn extent(view: &View<'_>) -> Judged {
     })
 }
 
-/// Mean latency of small operations in the quietest windows with at most half as many QPs, ns, and on how many it rests.
-fn quiet_level(port: &PortRecord, qps: u32) -> Option<(f64, usize)> {
-    let mut levels = port.posting.small_levels(qps / 2);
+/// What small operations are held against: windows with at most half as many QPs.
+struct Quiet {
+    /// Their mean latency in the quietest quarter of those windows, ns.
+    latency_ns: f64,
+    /// Windows it rests on.
+    windows: usize,
+    /// Work requests a second in the middle one of them.
+    wrs_per_s: f64,
+    /// About as much was posted in them: what differs is the number of QPs.
+    alike: bool,
+}
+
+/// Windows with a similar load where there are enough of them, else all: then load and number of QPs went up together.
+fn quiet_level(port: &PortRecord, posted: &Posted) -> Option<Quiet> {
+    let all = port.posting.small_levels(posted.qps / 2);
+    let similar =
+        |level: &Level| level.wrs_per_s * ALIKE >= posted.wrs_per_s && level.wrs_per_s <= posted.wrs_per_s * ALIKE;
+    let same: Vec<Level> = all.iter().copied().filter(similar).collect();
+    let alike = same.len() >= QUIET_WINDOWS;
+    let mut levels = if alike { same } else { all };
     if levels.len() < QUIET_WINDOWS {
         return None;
     }
+    let mut loads: Vec<f64> = levels.iter().map(|level| level.wrs_per_s).collect();
+    let (_, wrs_per_s, _) = loads.select_nth_unstable_by(levels.len() / 2, f64::total_cmp);
     let at = levels.len() / 4;
-    let (_, level, _) = levels.select_nth_unstable_by(at, f64::total_cmp);
-    Some((*level, levels.len()))
+    let (_, level, _) = levels.select_nth_unstable_by(at, |a, b| a.latency_ns.total_cmp(&b.latency_ns));
+    Some(Quiet { latency_ns: level.latency_ns, wrs_per_s: *wrs_per_s, alike, windows: loads.len() })
+}
+
+/// When the condition began, of the windows it was judged by: the first with so many QPs and, where that is part of it, with
+/// so high a latency.
+fn began(view: &View<'_>, port: &PortRecord, posted: &Posted, least: u32, limit_ns: Option<f64>) -> Nanos {
+    let from = view.ago(posted.span_s);
+    let slow = |window: &PostWindow| {
+        limit_ns.is_none_or(|limit| window.mean_small_latency_ns().is_none_or(|latency| latency > limit))
+    };
+    let windows = port.posting.newest_first().take_while(|window| window.t > from);
+    let first = windows.filter(|window| window.qps >= least && slow(window)).last();
+    first.map_or(view.since(posted.span_s), |window| window.t.saturating_sub(window.ns)).max(view.world.started)
 }
 
 fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
@@ -200,14 +244,15 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         Posts::Unknown => return None,
     };
     let raised = view.raised("qp.cache_pressure", &key).is_some();
-    let least = if raised { settings.qps / 2 } else { settings.qps };
+    let least_qps = if raised { settings.qps / 2 } else { settings.qps };
     let switches = posted.switches.map(|(_, share)| share);
-    if posted.qps < least || switches.is_some_and(|share| share < settings.switch_share) {
+    if posted.qps < least_qps || switches.is_some_and(|share| share < settings.switch_share) {
         return None;
     }
     let busy_link = port.rate_gbps.is_some_and(|rate| posted.bytes_per_s * 8.0 / 1e9 > BUSY_LINK * rate);
-    let level = quiet_level(port, posted.qps);
-    let slower = posted.small_latency_ns.zip(level).map(|(now, (before, _))| now / before).filter(|_| !busy_link);
+    let level = quiet_level(port, &posted);
+    let slower = posted.small_latency_ns.zip(level.as_ref()).map(|(now, quiet)| now / quiet.latency_ns);
+    let slower = slower.filter(|_| !busy_link);
     let risen = slower.is_some_and(|times| times > settings.slower);
     // Between the two a finding stays as it is, however a latency near the threshold swings about it.
     if raised && !risen && slower.is_some_and(|times| times > 1.0 + (settings.slower - 1.0) / 2.0) {
@@ -217,9 +262,71 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     if !risen && (slower.is_some() || posted.qps < settings.many || switches.is_none()) {
         return None;
     }
+    let unseen = unseen(view, port);
+    let in_part = unseen > 0.0 || view.world.probes.as_ref().is_some_and(|probes| probes.posts_watched_ns.is_some());
+    let mut evidence = turns(view, port, &posted, in_part);
+    let window = Some(posted.span_s);
+    let (latency, alike) = match (posted.small_latency_ns, &level) {
+        (Some(now), Some(quiet)) if risen => {
+            let (now, before) = (now / 1000.0, quiet.latency_ns / 1000.0);
+            evidence.push(Evidence::new(
+                "latency of small operations, mean",
+                window,
+                now,
+                before * settings.slower,
+                "µs",
+            ));
+            evidence.push(Evidence::new("the same with at most half as many QPs", None, before, None, "µs"));
+            evidence.push(Evidence::new("work requests", window, posted.wrs_per_s, None, "1/s"));
+            evidence.push(Evidence::new("the same with at most half as many QPs", None, quiet.wrs_per_s, None, "1/s"));
+            let windows = quiet.windows;
+            let load = if quiet.alike { String::new() } else { load(&posted, quiet) };
+            let text = format!(
+                "; small operations take {now:.1} µs, with at most half as many QPs {before:.1} µs ({windows} windows{load})"
+            );
+            (text, quiet.alike)
+        }
+        _ => ("; whether operations take longer is not known".to_owned(), false),
+    };
+    let limit = level.filter(|_| risen).map(|quiet| quiet.latency_ns * settings.slower);
+    if let Some(pages) = port.reading(Meaning::IcmPages).and_then(|reading| reading.total) {
+        evidence.push(Evidence::new("memory for contexts", None, pages as f64 * 4096.0 / 1e6, None, "MB"));
+    }
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key,
+        subject,
+        severity: if risen { Severity::Warning } else { Severity::Info },
+        // More QPs that ask for more: either makes operations take longer.
+        grade: if risen && alike { Grade::Probable } else { Grade::Suspected },
+        summary: format!(
+            "QP contexts may not fit the adapter's cache (inferred): {}{} QPs posted to in one window{}{latency}",
+            at_least(in_part),
+            posted.qps,
+            switches.map(|share| format!(", another QP in {:.0} % of posts", share * 100.0)).unwrap_or_default()
+        ),
+        evidence,
+        advice:
+            "Use fewer QPs (shared or dynamically connected transport, fewer connections per process pair), or post \
+                 several work requests to one QP before going to the next."
+                .to_owned(),
+        would_raise: match (risen, alike) {
+            (true, true) => "a counter of context misses, which no driver offers",
+            (true, false) => "windows with few QPs in which about as much was posted",
+            (false, _) => "the latency of small operations, measured by the probes",
+        }
+        .to_owned(),
+        part_of: None,
+        since: began(view, port, &posted, least_qps, limit),
+        revision: u64::from(risen) | u64::from(posted.qps.checked_ilog2().unwrap_or(0)) << 1,
+    })))
+}
+
+/// How many QPs are posted to, and how often the QP changes.
+fn turns(view: &View<'_>, port: &PortRecord, posted: &Posted, in_part: bool) -> Vec<Evidence> {
+    let settings = &view.settings.qp_cache_pressure;
     let window = Some(posted.span_s);
     let mut evidence = vec![Evidence::new(
-        "QPs posted to in one window",
+        least("QPs posted to in one window", in_part),
         Some(view.settings.window_s),
         f64::from(posted.qps),
         f64::from(settings.qps),
@@ -249,44 +356,15 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             told("switches until a QP's next turn, median (lower bound)", reuse.p50);
         }
     }
-    let latency = match (posted.small_latency_ns, level) {
-        (Some(now), Some((before, windows))) if risen => {
-            let limit = before * settings.slower / 1000.0;
-            evidence.push(Evidence::new("latency of small operations, mean", window, now / 1000.0, limit, "µs"));
-            evidence.push(Evidence::new("the same with at most half as many QPs", None, before / 1000.0, None, "µs"));
-            format!(
-                "; small operations take {:.1} µs, with at most half as many QPs {:.1} µs ({windows} windows)",
-                now / 1000.0,
-                before / 1000.0
-            )
-        }
-        _ => "; whether operations take longer is not known".to_owned(),
-    };
-    if let Some(pages) = port.reading(Meaning::IcmPages).and_then(|reading| reading.total) {
-        evidence.push(Evidence::new("memory for contexts", None, pages as f64 * 4096.0 / 1e6, None, "MB"));
+    evidence
+}
+
+/// What was posted in the windows that the latency is held against, where that is not about as much.
+fn load(posted: &Posted, quiet: &Quiet) -> String {
+    let times = posted.wrs_per_s / quiet.wrs_per_s.max(1.0);
+    if times >= 1.0 {
+        format!(", in which {times:.0} times fewer requests were posted: the load explains it as well")
+    } else {
+        format!(", in which {:.0} times more requests were posted", 1.0 / times)
     }
-    Some(Verdict::Holds(Box::new(Conclusion {
-        key,
-        subject,
-        severity: if risen { Severity::Warning } else { Severity::Info },
-        grade: if risen { Grade::Probable } else { Grade::Suspected },
-        summary: format!(
-            "QP contexts may not fit the adapter's cache (inferred): {} QPs posted to in one window{}{latency}",
-            posted.qps,
-            switches.map(|share| format!(", another QP in {:.0} % of posts", share * 100.0)).unwrap_or_default()
-        ),
-        evidence,
-        advice:
-            "Use fewer QPs (shared or dynamically connected transport, fewer connections per process pair), or post \
-                 several work requests to one QP before going to the next."
-                .to_owned(),
-        would_raise: if risen {
-            "a counter of context misses, which no driver offers".to_owned()
-        } else {
-            "the latency of small operations, measured by the probes".to_owned()
-        },
-        part_of: None,
-        since: view.since(posted.span_s),
-        revision: u64::from(risen) | u64::from(posted.qps.checked_ilog2().unwrap_or(0)) << 1,
-    })))
 }

@@ -1,8 +1,8 @@
 //! Small messages: a rate that is bound by latency and depth, not by the link.
 
 use super::judged::Part;
-use super::qp::qp_check;
-use super::qp_pressure::{Posts, posted, traced};
+use super::link::names;
+use super::qp_pressure::{Posts, posted, traced, unseen};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -10,6 +10,9 @@ use crate::observation::PortState;
 
 /// Mean size up to which the bytes are those of small messages, bytes: sizes are known as powers of two.
 const SMALL_BYTES: f64 = 8192.0;
+
+/// Where more of what the port sends than this is not explained by the posts that are seen, they say nothing of the port.
+const MOSTLY: f64 = 0.5;
 
 /// `qp.small_messages`.
 pub(super) struct Small;
@@ -27,11 +30,18 @@ impl Rule for Small {
     }
 
     fn hand_check(&self, _view: &View<'_>, finding: &Finding) -> Vec<String> {
-        let mut lines = qp_check(finding);
-        if let Some((device, port)) = super::link::names(finding) {
-            lines.push(format!("rdmascope qps --json | jq '.qps[] | select(.device == \"{device}\" and .port == {port}) | [.qpn, .comm, .msg_p50_bytes, .posts]'"));
-        }
-        lines
+        let Some((device, port)) = names(finding) else { return Vec::new() };
+        vec![
+            format!(
+                "rdmascope qps --json | jq '.qps[] | select(.device == \"{device}\" and .port == {port}) | [.qpn, .comm, .msg_p50_bytes, .posts]'"
+            ),
+            format!(
+                "grep . /sys/class/infiniband/{device}/ports/{port}/counters/port_xmit_{{data,packets}}      # twice: words of 4 bytes a packet"
+            ),
+            format!(
+                "ib_write_lat -d {device} -i {port} -s 4096 PEER; ib_write_bw -d {device} -i {port} -s 4096 -t 64 PEER"
+            ),
+        ]
     }
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
@@ -65,6 +75,11 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     if share < settings.share || size > SMALL_BYTES || !many || efficiency > settings.efficiency {
         return None;
     }
+    let unseen = unseen(view, port);
+    if unseen > MOSTLY {
+        // What is seen of it is no measure of the port.
+        return None;
+    }
     // Little's law: what is outstanding is what comes in a second times how long each stays. What fills the link is what
     // it carries in the time of an operation that nothing holds up.
     let depth = posted.latency_ns.map(|latency| posted.wrs_per_s * latency / 1e9);
@@ -80,8 +95,23 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         Evidence::new("work requests of at most 4 KB", window, share * 100.0, settings.share * 100.0, "percent"),
         Evidence::new("work requests", window, posted.wrs_per_s, settings.per_s, "1/s"),
         Evidence::new("mean size", window, size, None, "bytes"),
-        Evidence::new("share of the line rate", window, efficiency * 100.0, settings.efficiency * 100.0, "percent"),
+        Evidence::new(
+            "share of the line rate, by these",
+            window,
+            efficiency * 100.0,
+            settings.efficiency * 100.0,
+            "percent",
+        ),
     ];
+    if unseen > 0.0 {
+        evidence.push(Evidence::new(
+            "of the bytes sent, explained by nothing that was seen",
+            None,
+            unseen * 100.0,
+            MOSTLY * 100.0,
+            "percent",
+        ));
+    }
     let gap = 1e6 / posted.wrs_per_s;
     let how = match depth.zip(posted.latency_ns) {
         Some((depth, latency)) => {
@@ -116,10 +146,11 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         severity: if waits { Severity::Warning } else { Severity::Info },
         grade: if depth.is_some() { Grade::Probable } else { Grade::Suspected },
         summary: format!(
-            "{:.0} % of {:.0} k work requests a second are small ({size:.0} bytes on average, one each {gap:.2} µs): {:.1} % of \
-             the line rate; {how}",
+            "{:.0} % of {:.0} k work requests a second{} are small ({size:.0} bytes on average, one each {gap:.2} µs): {:.1} % \
+             of the line rate; {how}",
             share * 100.0,
             posted.wrs_per_s / 1000.0,
+            of_what_is_seen(unseen),
             efficiency * 100.0
         ),
         evidence,
@@ -136,4 +167,13 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         since: view.since(posted.span_s),
         revision: tenth << 2 | u64::from(waits) << 1 | u64::from(depth.is_some()),
     })))
+}
+
+/// What is behind a number of what was posted where not all that the port sends is explained by it.
+fn of_what_is_seen(unseen: f64) -> String {
+    if unseen > 0.0 {
+        format!(", of what is seen ({:.0} % of the bytes sent are not)", unseen * 100.0)
+    } else {
+        String::new()
+    }
 }

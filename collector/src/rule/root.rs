@@ -5,7 +5,7 @@
 //! errors that FEC could not correct.
 
 use super::View;
-use crate::finding::SubjectKey;
+use crate::finding::{Finding, SubjectKey};
 use crate::inventory::PortRecord;
 use crate::observation::Nanos;
 
@@ -65,6 +65,20 @@ pub(super) fn raised_of(
         }
     }
     all
+}
+
+/// The findings among `rules` that concern a port and were raised at `t`, whether they are over by now or not.
+pub(super) fn told_of<'v>(
+    view: &View<'v>,
+    port: &'v PortRecord,
+    rules: &'v [&'static str],
+    t: Nanos,
+) -> impl Iterator<Item = &'v Finding> {
+    let view = *view;
+    let all = view.book.all_raised().chain(view.book.cleared().iter().rev().filter(move |over| over.t >= t));
+    all.map(|finding| &**finding).filter(move |finding| {
+        finding.first_t <= t && rules.contains(&finding.rule) && keys(&view, finding.rule, port).contains(&finding.key)
+    })
 }
 
 /// The findings among `rules` that concern a port and were raised at `t`, whether they are over by now or not, each with when

@@ -95,11 +95,13 @@ impl Recording {
         let (path, file) = self.next_part()?;
         let mut writer = Writer::new(file, compressed(&path), &self.header)?;
         let mut failed = None;
-        crate::inventory::restate(world, &mut |observation| {
+        let mut write = |observation: &Observation<'_>| {
             if failed.is_none() {
                 failed = writer.write(observation).err();
             }
-        });
+        };
+        crate::inventory::restate_past(world, &mut write);
+        crate::inventory::restate(world, &mut write);
         if let Some(error) = failed {
             return Err(error);
         }

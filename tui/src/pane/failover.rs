@@ -178,7 +178,8 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
 fn draw_nothing(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     let width = usize::from(area.width).saturating_sub(4).max(20);
     let text = "An incident begins when a port leaves ACTIVE, when its bond switches to another member, or when a QP ends on \
-                a port that a finding predicts to fail. Then this page times it: t0 first sign, t1 port down, t2 first QP \
+                a port that a finding predicts to fail. Falls less than half a minute apart that no QP ended in are one, timed from the last \
+                (link.flap counts them). Then this page times it: t0 first sign, t1 port down, t2 first QP \
                 drained or dead, t3 bond switches, t4 first operation on another path. QPs that end on a port nothing is \
                 known against are no failover: that is how programs end.";
     for (at, line) in (1u16..).zip(wrap(text, width)) {

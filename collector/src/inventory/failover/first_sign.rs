@@ -2,9 +2,10 @@
 
 use super::stopwatch::Rounds;
 use super::{Mark, Moment};
-use crate::inventory::{PortKey, World};
-use crate::observation::AerSeverity;
-use crate::rule::{FailoverSettings, clock, predicts_failure};
+use crate::finding::{Finding, SubjectKey};
+use crate::inventory::{PortKey, PortRecord, World};
+use crate::observation::{AerSeverity, Nanos};
+use crate::rule::{FailoverSettings, announces_fall, clock, predicts_failure};
 use crate::timeline::counter_table::Meaning;
 
 /// Errors of the physical layer that are a first sign.
@@ -49,10 +50,27 @@ pub(super) fn first_sign(
     for (t, report) in world.device(key.device).reports.since(from) {
         signs.push((Moment::at(*t), report.to_string()));
     }
-    // A finding may be older than what is looked back over.
-    for finding in world.findings_about(key.device, port).filter(|finding| predicts_failure(finding.rule)) {
-        signs.push((Moment::at(finding.first_t), finding.rule.to_owned()));
-    }
+    // A finding may be older than what is looked back over: those that `link.down` names as well, so that both begin with the
+    // same, and where there is none another that predicts.
+    let told = || findings(world, key, port, began.t);
+    let named = told().any(|finding| announces_fall(finding.rule));
+    let tells = |finding: &&Finding| if named { announces_fall(finding.rule) } else { predicts_failure(finding.rule) };
+    signs.extend(told().filter(tells).map(|finding| (Moment::at(finding.first_t), finding.rule.to_owned())));
     let sign = signs.into_iter().filter(|(at, _)| at.t < began.t).min_by_key(|(at, _)| (at.t, at.not_before))?;
     Some(Mark { at: sign.0, what: sign.1 })
+}
+
+/// What was raised about a port at `t`, whether it is over by now or not.
+fn findings<'w>(world: &'w World, key: PortKey, port: &'w PortRecord, t: Nanos) -> impl Iterator<Item = &'w Finding> {
+    let about = world.findings_about(key.device, port);
+    let over = world.cleared.iter().filter(move |over| over.t >= t);
+    let of_port = SubjectKey::Port(key.device, key.port);
+    let function = world.function_of(port).cloned();
+    let over = over.filter(move |over| match &over.key {
+        SubjectKey::Port(..) => over.key == of_port,
+        SubjectKey::Device(device) => *device == key.device,
+        SubjectKey::Pci(pci) => function.as_ref() == Some(pci),
+        SubjectKey::Qp(_) | SubjectKey::Node => false,
+    });
+    about.chain(over).map(|finding| &**finding).filter(move |finding| finding.first_t < t)
 }

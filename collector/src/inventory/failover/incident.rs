@@ -37,6 +37,8 @@ pub(super) struct Incident {
     pub(super) unseen: BTreeMap<u32, bool>,
     /// When something of it last happened.
     pub(super) newest: Nanos,
+    /// The outage is known to have lasted for so long, and to go on, ns.
+    pub(super) stood_ns: Option<Nanos>,
     /// What was told of it last.
     pub(super) told: Option<Failover>,
 }
@@ -149,9 +151,10 @@ impl Incident {
             && failover.first_operation.is_none()
     }
 
-    /// It is told for the last time without a first operation. Where none can have been overlooked, for all that the
-    /// processes post is seen and they have no QP on another path, the outage lasts: a budget that is over is missed.
+    /// There was no first operation until `now`. Where none can have been overlooked, for all that the processes post is seen
+    /// and they have no QP on another path, the outage lasts: a budget that is over is missed.
     pub(super) fn stands_still(&mut self, world: &World, settings: &FailoverSettings, now: Nanos) {
+        self.stood_ns = None;
         let failover = &self.failover;
         let Some(began) = failover.began().filter(|_| failover.first_operation.is_none() && failover.port_up.is_none())
         else {
@@ -171,7 +174,16 @@ impl Incident {
         {
             return;
         }
-        self.failover.lasts(now.saturating_sub(began.t), &settings.budgets_ms);
+        self.stood_ns = Some(now.saturating_sub(began.t));
+        self.last(settings);
+    }
+
+    /// What is known of how long it has lasted, to the verdicts.
+    fn last(&mut self, settings: &FailoverSettings) {
+        let over = self.failover.first_operation.is_some() || self.failover.port_up.is_some();
+        if let Some(ns) = self.stood_ns.filter(|_| !over) {
+            self.failover.lasts(ns, &settings.budgets_ms);
+        }
     }
 
     pub(super) fn refresh(&mut self, world: &World, settings: &FailoverSettings) {
@@ -211,6 +223,7 @@ impl Incident {
         }
         failover.floor = floor(self.qps.values().filter_map(|ended| ended.timers), is_rxe(world, failover.key));
         failover.judge(&settings.budgets_ms);
+        self.last(settings);
     }
 }
 

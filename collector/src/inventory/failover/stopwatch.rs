@@ -285,8 +285,13 @@ impl Stopwatch {
             return false;
         }
         self.dirty = false;
+        // What was posted since the last sweep is not told yet.
+        let told_until = world.qps.sweeps[0].filter(|_| at_window);
         for incident in &mut self.open {
             incident.refresh(world, settings);
+            if let Some(until) = told_until {
+                incident.stands_still(world, settings, until);
+            }
             let marks = |failover: &Failover| {
                 (failover.lanes().map(|(_, _, mark)| mark.map(|mark| mark.at)), failover.port_up.is_some())
             };
@@ -342,6 +347,7 @@ impl Stopwatch {
             awaited: BTreeSet::new(),
             unseen: BTreeMap::new(),
             newest: at.t,
+            stood_ns: None,
             told: None,
         };
         incident.look_back(world, at.t.saturating_sub(BEFORE_NS));

@@ -8,6 +8,8 @@ use super::words::{confounders, definition, hand_check, joined, percent, share, 
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::{Baseline, LatencyWindow, PortRecord, SizeClass};
+use crate::observation::Nanos;
+use crate::rule::clock::when;
 use crate::rule::{Part, Rule};
 use crate::timeline::counter_table::Meaning;
 
@@ -18,6 +20,8 @@ const BASE_WINDOWS: usize = 5;
 const LATE: (u64, f64) = (100, 0.01);
 /// A stop of others for more than this share of the own pause makes this host the slow receiver.
 const OWN_PART: f64 = 0.2;
+/// Marks are looked for over this time before, ns.
+const HOUR_NS: Nanos = 3_600_000_000_000;
 /// Not-ECT data packets in all that a finding needs.
 const MIN_NOT_ECT: u64 = 100;
 
@@ -174,6 +178,27 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         summary.push_str(&format!("; {} of the small operations take more than twice the least", share(late)));
     }
     let standing = standing || late.is_some_and(|late| late >= wanted);
+    let before = marked_before(view, port, &span);
+    if let Some((until, most)) = before {
+        evidence.push(Evidence::new("marked / received packets, the most before", None, most, None, "share"));
+        summary.push_str(&format!(
+            "; marks were seen until {} (up to {} of the packets received)",
+            when(view, until),
+            share(most)
+        ));
+    }
+    let look = match before {
+        Some((until, _)) => format!(
+            "Marking worked until {}: look what changed on the switches of the path at that time (ECN of the class of the \
+             data, the class the data is put into, Kmin and Kmax, the thresholds of pause), and whether another path is taken since.",
+            when(view, until)
+        ),
+        None => {
+            "See whether ECN marking is on for the class of the data on every switch of the path, whether its Kmax is \
+                 below the threshold of pause, and whether the data is sent ECT."
+                .to_owned()
+        }
+    };
     let control = Control::of(port);
     let mut notes = confounders(view, port, &span);
     notes.push("adaptive routing puts packets out of sequence without a loss".to_owned());
@@ -184,17 +209,34 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         grade: if standing && lag(view, port).is_none() { Grade::Probable } else { Grade::Suspected },
         summary: format!("{summary}. {}", definition(view, port)),
         evidence,
-        advice: format!(
-            "See whether ECN marking is on for the class of the data on every switch of the path, whether its Kmax is \
-             below the threshold of pause, and whether the data is sent ECT. Bear in mind: {}.",
-            joined(&notes)
-        ),
+        advice: format!("{look} Bear in mind: {}.", joined(&notes)),
         would_raise: "latency of the QPs' operations against a quiet hour; packets; the switch's marking counters"
             .to_owned(),
         part_of: None,
         since: span.from,
         revision: 0,
     })))
+}
+
+/// Where none of the packets of the span is marked: the end of the newest window before it with a mark, and the largest share of
+/// marks of a window before it. Of the last hour.
+fn marked_before(view: &View<'_>, port: &PortRecord, span: &Span<'_>) -> Option<(Nanos, f64)> {
+    if span.sums().marks.is_none_or(|marks| marks > 0.0) {
+        return None;
+    }
+    let window_ns = view.world.window_ns.max(1);
+    let (marks, packets) = (port.rates.get(&Meaning::EcnMarkedRx)?, port.rates.get(&Meaning::RxPackets)?);
+    let closed = view.now.saturating_sub(view.world.started) / window_ns * window_ns + view.world.started;
+    let hour = usize::try_from(HOUR_NS / window_ns).unwrap_or(usize::MAX);
+    let windows = (0u64..).zip(marks.newest_first().zip(packets.newest_first())).take(hour);
+    let marked = windows.filter_map(|(back, (marks, packets))| {
+        let t = closed.saturating_sub(back * window_ns);
+        let (marks, packets) = (marks?, packets?);
+        (marks > 0.0 && packets > 0.0).then_some((t, marks / packets))
+    });
+    marked.fold(None, |all: Option<(Nanos, f64)>, (t, share)| {
+        Some(all.map_or((t, share), |(newest, most)| (newest.max(t), most.max(share))))
+    })
 }
 
 /// Share of the small operations that took more than twice the least. A queue that stops senders holds more than a round

@@ -7,7 +7,7 @@ use super::weigh::{Signs, weigh};
 use super::words::{confounders, definition, hand_check, joined, percent, share, us};
 use super::{View, lacking, lag, ports};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::PortRecord;
+use crate::inventory::{Baseline, PortRecord};
 use crate::rule::{Part, Rule};
 use crate::timeline::counter_table::Meaning;
 
@@ -122,7 +122,9 @@ fn judge(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let stays = raised && (confirmed || signs.sum() >= wanted - SLACK);
         return stays.then_some(Verdict::Keep(key));
     }
-    let grade = match (confirmed, signs.per_qp && lag(view, port).is_none()) {
+    // Latencies tell of a queue where it is known what they are without one.
+    let held = signs.latency.and_then(|latency| latency.base).is_some_and(|base| base.quiet) || signs.by_rails();
+    let grade = match (confirmed, signs.per_qp && held && lag(view, port).is_none()) {
         (true, _) => Grade::Confirmed,
         (false, true) => Grade::Probable,
         (false, false) => Grade::Suspected,
@@ -200,7 +202,7 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
             us(latency.l50_ns),
             us(latency.l99_ns),
             latency.n,
-            latency.base.map_or(String::new(), |base| format!(" against {} {base}", us(base.median_ns)))
+            latency.base.map_or(String::new(), |base| against(&base))
         ));
     }
     if let Delays::NoQueue(means) = delays {
@@ -230,6 +232,10 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
             joined(&not_the_cause)
         ),
         would_raise: match grade {
+            Grade::Suspected if signs.per_qp => {
+                "windows with little load and no mark, to hold the latencies against; packets seen with their delays"
+                    .to_owned()
+            }
             Grade::Suspected => "latency of the QPs' operations (small messages tell most)".to_owned(),
             Grade::Probable => "packets seen with their delays, or the switch's own queue telemetry".to_owned(),
             Grade::Confirmed => String::new(),
@@ -238,4 +244,10 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
         since: case.span.from,
         revision: 0,
     }))
+}
+
+/// What latencies are held against. Where every window had marks there is nothing that is surely free of them.
+fn against(base: &Baseline) -> String {
+    let known = if base.quiet { "" } else { ", none of them quiet and without marks" };
+    format!(" against {} {base}{known}", us(base.median_ns))
 }

@@ -142,8 +142,13 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
         percent(rail.u)
     );
     if let Some((here, there)) = latency {
-        evidence.push(Evidence::new("median latency of small operations", window, here, there, "ns"));
-        let word = if here > 1.3 * there { "a longer queue" } else { "no longer queue: lower thresholds" };
+        evidence.push(Evidence::new("median latency of small operations", window, here, None, "ns"));
+        evidence.push(Evidence::new("the same, median of the other rails", window, there, None, "ns"));
+        let word = if here > 1.3 * there {
+            "a longer queue"
+        } else {
+            "no longer queue: lower thresholds, or somebody else's traffic on its path"
+        };
         summary.push_str(&format!("; small operations take {} here and {} there: {word}", us(here), us(there)));
     }
     Some(Verdict::Holds(Box::new(Conclusion {

@@ -311,18 +311,31 @@ fn enough_small_messages_outstanding_few_of_them_and_large_ones_are_no_finding()
 #[test]
 fn many_qps_in_turn_that_make_small_operations_slower_are_probable_and_never_more() {
     let settings = "[qp_cache_pressure]\nqps = 64\nmany = 256";
-    let run = |many: &Posts| {
+    let before = |per_s: u64, many: &Posts| {
         let mut log = ports(1, (32.0, 16), (32.0, 16), None);
         log.settings = toml::from_str(settings).unwrap();
-        posts(&mut log, (1, 30), &Posts { qps: 8, per_s: 100, size_log2: 6, latency_log2: Some(11), switches: true });
+        posts(&mut log, (1, 30), &Posts { qps: 8, per_s, size_log2: 6, latency_log2: Some(11), switches: true });
         posts(&mut log, (30, 60), many);
         log.run()
     };
+    let run = |many: &Posts| before(1_000, many);
     let slow = Posts { qps: 100, per_s: 100, size_log2: 6, latency_log2: Some(13), switches: true };
     let outcome = run(&slow);
     let told = outcome.of("qp.cache_pressure");
     assert!(told[0].ends_with("m0/1 raised warning probable"), "{told:?}");
     assert!(outcome.last("qp.cache_pressure").summary.contains("(inferred): 100 QPs posted to"));
+    let finding = outcome.last("qp.cache_pressure");
+    let began_s = (finding.first_t as f64 / 1e9 - 1.0).round();
+    assert!((29.0..=31.0).contains(&began_s), "with the first window of many QPs: {began_s}");
+    // Far more was posted as well: that explains it too, and is said.
+    let outcome = before(100, &slow);
+    assert!(outcome.of("qp.cache_pressure")[0].ends_with("m0/1 raised warning suspected"));
+    let finding = outcome.last("qp.cache_pressure");
+    assert!(finding.summary.contains(" times fewer requests were posted: the load explains it"), "{}", finding.summary);
+    assert_eq!(
+        finding.evidence.iter().filter(|row| row.unit == "1/s" && row.series.contains("half as many")).count(),
+        1
+    );
     // As quick as before; the same QP again and again.
     assert!(run(&Posts { latency_log2: Some(11), ..slow }).of("qp.cache_pressure").is_empty());
     assert!(run(&Posts { qps: 40, ..slow }).of("qp.cache_pressure").is_empty());
@@ -330,4 +343,37 @@ fn many_qps_in_turn_that_make_small_operations_slower_are_probable_and_never_mor
     assert!(run(&Posts { latency_log2: None, ..slow }).of("qp.cache_pressure").is_empty());
     let told = run(&Posts { qps: 300, latency_log2: None, ..slow }).of("qp.cache_pressure");
     assert!(told[0].ends_with("raised info suspected"), "{told:?}");
+}
+
+#[test]
+fn what_is_seen_of_the_posts_is_no_measure_of_a_port_that_sends_far_more() {
+    let small = Posts { qps: 4, per_s: 330_000, size_log2: 12, latency_log2: Some(11), switches: false };
+    let run = |gbps: f64| {
+        let mut log = ports(1, (32.0, 16), (32.0, 16), None);
+        posts(&mut log, (1, 40), &small);
+        for s in 1..40u32 {
+            let bytes = |gbps: f64| (gbps * 1e9 / 8.0 * f64::from(s)) as u64;
+            let values = json!({"port_xmit_data": bytes(gbps) / 4, "port_xmit_packets": bytes(gbps) / 4_096,
+                "port_rcv_packets": bytes(gbps) / 4_096, "port_rcv_data": bytes(0.1) / 4});
+            log.counters(f64::from(s) + 0.4, "m0", "counters", values);
+        }
+        log.lines.sort_by_key(|line| serde_json::from_str::<Value>(line).unwrap()["t"].as_u64());
+        log.run()
+    };
+    let seen = run(45.0);
+    assert!(
+        !seen.last("qp.small_messages").summary.contains("of what is seen"),
+        "{}",
+        seen.last("qp.small_messages").summary
+    );
+    let part = run(70.0);
+    let summary = &part.last("qp.small_messages").summary;
+    assert!(summary.contains("work requests a second, of what is seen (3"), "{summary}");
+    let most = run(180.0);
+    assert_eq!(
+        most.of("qp.small_messages").last().map(|line| line.contains("raised")),
+        None,
+        "{:?}",
+        most.of("qp.small_messages")
+    );
 }

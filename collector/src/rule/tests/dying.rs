@@ -164,7 +164,7 @@ fn what_led_to_a_fall_stays_with_it_and_says_where_to_look_first() {
     assert!(findings[0].summary.ends_with("signs: pcie.aer_storm 25.5 s before, pcie.aer_fatal 500 ms before"));
     assert!(findings[0].advice.starts_with("PCIe errors came first"), "{}", findings[0].advice);
     let storm = findings.iter().find(|finding| finding.rule == "pcie.aer_storm").unwrap();
-    assert!(storm.summary.starts_with("10 replay errors and 0 other corrected errors"), "{}", storm.summary);
+    assert!(storm.summary.starts_with("10 replay errors since "), "{}", storm.summary);
     let fatal = findings.iter().find(|finding| finding.rule == "pcie.aer_fatal").unwrap();
     assert_eq!(fatal.evidence[0].window_s, None, "one event has no length");
     assert!(fatal.measured_t < outcome.engine.world().now);

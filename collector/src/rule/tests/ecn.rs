@@ -274,8 +274,16 @@ fn a_port_that_is_busy_for_a_third_of_the_time_is_judged_by_the_load_where_the_m
 
 /// Small operations of a QP beside the marks, in every second.
 fn with_small(second: Second, latencies: &[(usize, u64)]) -> Outcome {
+    after_calm(0, second, latencies)
+}
+
+/// The same after so many seconds without a mark, in which small operations are quick.
+fn after_calm(calm: u32, second: Second, latencies: &[(usize, u64)]) -> Outcome {
     let mut node = Node::new(&["a"]);
-    for s in 1..=12 {
+    for s in 1..=calm {
+        node.second(f64::from(s) - 0.5, "a", CALM).operations(f64::from(s) - 0.4, "a", 9, 256, &[(13, 40_000)]);
+    }
+    for s in calm + 1..=calm + 12 {
         node.second(f64::from(s) - 0.5, "a", second).operations(f64::from(s) - 0.4, "a", 9, 256, latencies);
     }
     node.run()
@@ -284,10 +292,34 @@ fn with_small(second: Second, latencies: &[(usize, u64)]) -> Outcome {
 #[test]
 fn flat_latency_of_small_operations_makes_it_probable() {
     // A thousandth of the packets at a third of the load: 10 of 40 000 had to be late. None was.
-    let outcome = with_small(MARKED, &[(13, 40_000)]);
+    let outcome = after_calm(10, MARKED, &[(13, 40_000)]);
     assert_eq!(told(&outcome), ["ecn.premature probable"]);
     let said = &outcome.last("ecn.premature").summary;
     assert!(said.contains("in the quiet of"), "{said}");
+}
+
+#[test]
+fn latencies_of_windows_that_all_had_marks_are_no_quiet_to_hold_them_against() {
+    let outcome = with_small(MARKED, &[(13, 40_000)]);
+    assert_eq!(told(&outcome), ["ecn.premature suspected"]);
+    let finding = outcome.last("ecn.premature");
+    assert!(finding.summary.contains("none of them quiet and without marks"), "{}", finding.summary);
+    assert!(finding.would_raise.starts_with("windows with little load and no mark"), "{}", finding.would_raise);
+}
+
+#[test]
+fn that_marks_were_seen_before_the_pause_is_said_with_the_time_they_ended() {
+    let paused = Second { u: 0.7, pause: [90_000, 0], wait: 9_000_000, ..CALM };
+    let mut node = Node::new(&["a"]);
+    node.seconds(1, 20, "a", MARKED).seconds(21, 40, "a", paused);
+    let outcome = node.run();
+    let finding = outcome.last("ecn.missed");
+    assert!(finding.summary.contains("; marks were seen until 14:13:4"), "{}", finding.summary);
+    assert!(finding.advice.starts_with("Marking worked until 14:13:4"), "{}", finding.advice);
+    let mut node = Node::new(&["a"]);
+    node.seconds(1, 20, "a", CALM).seconds(21, 40, "a", paused);
+    let outcome = node.run();
+    assert!(outcome.last("ecn.missed").advice.starts_with("See whether ECN marking is on"));
 }
 
 #[test]
@@ -298,7 +330,7 @@ fn small_operations_as_late_as_true_marks_make_them_speak_against_it() {
 #[test]
 fn marks_of_queues_of_which_hardly_one_is_long_are_probable_and_where_some_are_they_are_not() {
     // Half of the small operations find a queue; of these 4 and 400 a long one.
-    let late = |long| with_small(MARKED, &[(13, 20_000), (14, 20_000 - long), (15, long)]);
+    let late = |long| after_calm(10, MARKED, &[(13, 20_000), (14, 20_000 - long), (15, long)]);
     assert_eq!(told(&late(4)), ["ecn.premature probable"]);
     assert_eq!(told(&late(400)), NONE);
 }

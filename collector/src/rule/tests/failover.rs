@@ -372,19 +372,21 @@ fn a_flap_that_took_no_qp_is_no_outage_and_a_sign_of_the_one_after_it() {
 
 #[test]
 fn a_budget_is_missed_when_nothing_can_have_taken_over_and_open_when_something_may() {
-    let verdicts = |elsewhere: bool| {
+    let verdicts = |elsewhere: bool, until: u32| {
         let mut log = Log::pair();
         log.event(2.0, "d", "PORT_ERR").port(2.1, "d", "DOWN", "Disabled").qp(2.268, "d", 17, "seen", Some("ERR"));
         if elsewhere {
             log.qp(1.0, "e", 40, "seen", Some("RTS"));
         }
-        for s in 1..=40 {
+        for s in 1..=until {
             log.probes(f64::from(s));
         }
         log.failovers()[0].budgets.iter().map(|budget| budget.verdict).collect::<Vec<_>>()
     };
-    assert_eq!(verdicts(false), [Verdict::Missed, Verdict::Missed]);
-    assert_eq!(verdicts(true), [Verdict::Undecided, Verdict::Undecided]);
+    for until in [10, 40] {
+        assert_eq!(verdicts(false, until), [Verdict::Missed, Verdict::Missed], "under way or over");
+        assert_eq!(verdicts(true, until), [Verdict::Undecided, Verdict::Undecided]);
+    }
 }
 
 #[test]
@@ -412,4 +414,20 @@ fn a_qp_that_fails_without_a_fall_was_in_order_when_it_was_last_known_to_be() {
         let first = at(failovers[0].first_qp.as_ref());
         assert_eq!(first, format!("{earliest}..9010.5"));
     }
+}
+
+#[test]
+fn the_first_sign_is_the_one_that_the_fall_itself_names_also_when_it_is_long_ago() {
+    let mut log = Log::pair();
+    let nic = "0000:01:00.0";
+    for s in [10.0, 20.0] {
+        log.add(s, "aer", json!({"pci": nic, "severity": "corrected", "status": 0x100}));
+    }
+    log.until(21, 199).event(200.0, "d", "PORT_ERR").until(201, 210);
+    log.lines.sort_by_key(|line| time(line));
+    let outcome = log.run();
+    let failover = &outcome.engine.world().failovers[0];
+    let sign = failover.first_sign.as_ref().expect("a sign");
+    assert_eq!((at(Some(sign)).as_str(), sign.what.as_str()), ("10", "pcie.aer_storm"));
+    assert!(outcome.last("link.down").summary.contains("signs: pcie.aer_storm 3 min before"), "190 s");
 }

@@ -232,3 +232,29 @@ fn a_device_that_vanished_is_told_also_when_another_source_was_quicker() {
     let told = log.run().of("link.down");
     assert_eq!(told.last().map(String::as_str), Some("4 a/1 raised critical confirmed"), "{told:?}");
 }
+
+#[test]
+fn a_port_found_down_that_qps_are_connected_on_should_be_up_and_a_spare_one_should_not() {
+    let found = |kind: &str, state: &str, phys: &str| {
+        let mut log = Log::new();
+        for (name, pci) in [("a", "0000:01:00.0"), ("b", "0000:02:00.0")] {
+            let fields = json!({"device": name, "driver": "mlx5_core", "pci": pci, "model": "MT4129"});
+            log.add(0.0, "device", fields);
+        }
+        log.port(0.0, "a", "ACTIVE", "LinkUp").port(0.0, "b", "DOWN", phys);
+        log.qp(0.1, "b", 20, "seen", Some(state)).until(1, 3);
+        log.lines.iter_mut().for_each(|line| *line = line.replace("\"RC\"", &format!("\"{kind}\"")));
+        let outcome = log.run();
+        (outcome.of("link.down"), outcome.changes.first().map(|finding| finding.summary.clone()))
+    };
+    let (told, summary) = found("RC", "ERR", "Disabled");
+    assert_eq!(told, ["1 b/1 raised critical confirmed"]);
+    assert_eq!(
+        summary.as_deref(),
+        Some("DOWN since before watching; its sibling a/1 is ACTIVE; 1 QP was connected on it")
+    );
+    assert_eq!(found("RC", "RTS", "Disabled").0, told);
+    for (kind, state) in [("UD", "RTS"), ("RC", "INIT")] {
+        assert_eq!(found(kind, state, "Disabled"), (vec![], None), "{kind} {state}: it is ready without a peer");
+    }
+}

@@ -54,7 +54,7 @@ fn a_replay_rollover_is_told_at_once_and_again_when_its_count_has_doubled() {
             "308 a 0000:02:00.0 cleared warning confirmed"
         ]
     );
-    assert!(outcome.changes[0].summary.starts_with("1 replay error and 0 other corrected errors"));
+    assert!(outcome.changes[0].summary.starts_with("1 replay error since "));
 }
 
 #[test]
@@ -417,4 +417,41 @@ fn functions_that_explain_more_than_a_number_holds_leave_nothing_unexplained() {
     log.totals(2.5, UP, "fatal", json!({"DLP": 2}));
     log.totals(2.6, ROOT, "fatal", json!({"aer_rootport_total_err_fatal": 5})).until(4, 9);
     assert!(!log.run().of("pcie.aer_fatal").iter().any(|line| line.contains(ROOT)));
+}
+
+#[test]
+fn a_count_begins_no_later_than_what_is_in_it_and_names_its_kinds() {
+    let mut log = log();
+    for (s, name) in [(7.9, "BadTLP"), (12.5, "RxErr"), (16.0, "Rollover"), (17.0, "Rollover"), (21.0, "RxErr")] {
+        log.add(s, "aer", json!({"pci": NIC, "severity": "corrected", "status": 0, "names": [name]}));
+    }
+    log.until(22, 280);
+    for at in 281..290u32 {
+        let event = json!({"pci": NIC, "severity": "corrected", "status": 0, "names": ["Rollover"]});
+        log.add(f64::from(at), "aer", event);
+    }
+    log.until(291, 400);
+    let outcome = log.run();
+    let raised = &outcome.changes.iter().find(|finding| finding.rule == "pcie.aer_storm").unwrap();
+    let said = "1 replay error (Rollover) since 14:13:36.000 UTC; \
+                2 other corrected errors (BadTLP, RxErr) since 14:13:27.900 UTC";
+    assert_eq!(raised.summary, said);
+    // Longer after the first ones than is looked back over: of what is left the begin is told, and the kinds.
+    let newest = outcome.engine.world().findings.iter().find(|finding| finding.rule == "pcie.aer_storm").unwrap();
+    let said = "11 replay errors (Rollover) since 14:13:36.000 UTC; \
+                2 other corrected errors (RxErr) since 14:13:32.500 UTC";
+    assert_eq!(newest.summary, said);
+}
+
+#[test]
+fn an_uncorrected_error_is_called_fatal_only_where_it_was() {
+    for (severity, fatal) in [("nonfatal", false), ("fatal", true)] {
+        let mut log = log();
+        log.aer(2.5, NIC, severity, 0x4000).until(3, 4);
+        let outcome = log.run();
+        let finding = outcome.last("pcie.aer_fatal");
+        assert_eq!(super::super::was_fatal(finding), fatal, "{severity}");
+        let word = if fatal { "fatal" } else { "non-fatal" };
+        assert!(finding.summary.starts_with(&format!("1 uncorrected ({word}) error")), "{}", finding.summary);
+    }
 }

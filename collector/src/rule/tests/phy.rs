@@ -131,7 +131,7 @@ fn the_lane_that_stands_out_is_named() {
     });
     let outcome = log.run();
     let summary = &outcome.last("phy.post_fec").summary;
-    assert!(summary.contains("lane 2 has 100 % of them"), "{summary}");
+    assert!(summary.contains("lane 2 has 100 % of the errors before FEC"), "{summary}");
     let even = |s: f64| {
         let n = grown(s, (20.0, 60.0), 50.0);
         json!({"rx_pcs_symbol_err_phy": n, "rx_err_lane_0_phy": n, "rx_err_lane_1_phy": n * 2,
@@ -413,4 +413,41 @@ fn a_rule_that_cannot_judge_one_port_of_two_says_of_how_many_it_is_judged() {
     let part = rule.judged_in_part(&view).unwrap();
     assert_eq!((part.judged, part.of, part.blind.len()), (1, 2, 1));
     assert_eq!(part.reason, "no errors after FEC counted on b/1");
+}
+
+#[test]
+fn once_the_port_is_down_what_was_counted_on_it_is_of_the_past() {
+    let mut log = log();
+    read(&mut log, 1.0, 60.0, |s| {
+        let n = grown(s, (20.0, 60.0), 50.0);
+        json!({"rx_pcs_symbol_err_phy": n, "rx_crc_errors_phy": n / 10, "rx_err_lane_0_phy": n / 30,
+            "rx_err_lane_1_phy": n * 100, "rx_err_lane_2_phy": n / 20, "rx_err_lane_3_phy": 0})
+    });
+    log.event(60.4, "a", "PORT_ERR").until(61, 200);
+    let outcome = log.run();
+    let findings = &outcome.engine.world().findings;
+    for rule in ["phy.post_fec", "phy.crc"] {
+        let finding = findings.iter().find(|finding| finding.rule == rule).unwrap();
+        assert!(!finding.summary.contains("in the last"), "{}", finding.summary);
+        // 1790000000 s is 14:13:20 UTC.
+        assert!(finding.summary.contains(" s until the port went down at 14:14:20.400 UTC"), "{}", finding.summary);
+        assert!(finding.measured_t < 62_000_000_000, "{}", finding.measured_t);
+    }
+    let post_fec = findings.iter().find(|finding| finding.rule == "phy.post_fec").unwrap();
+    assert!(post_fec.summary.contains("; lane 1 had 9"), "{}", post_fec.summary);
+    assert!(
+        findings[0].advice.starts_with("Errors of the link came first (lane 1 had most of them): clean"),
+        "{}",
+        findings[0].advice
+    );
+}
+
+#[test]
+fn a_sentence_names_the_time_its_numbers_cover_once() {
+    let mut log = log();
+    read(&mut log, 1.0, 60.0, |s| json!({"rx_pcs_symbol_err_phy": grown(s, (20.0, 60.0), 50.0)}));
+    let outcome = log.run();
+    let finding = outcome.last("phy.post_fec");
+    assert_eq!(finding.summary.matches(" s").count(), 1, "{}", finding.summary);
+    assert_eq!(finding.evidence[1].series, "windows of 10.0 s with errors, of 3");
 }

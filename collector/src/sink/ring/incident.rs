@@ -116,18 +116,23 @@ fn create(directory: &Directory, unix_ns: u64, rule: &str) -> io::Result<(PathBu
     }
 }
 
-/// What was observed, from all segments one behind the other, after what was known at the beginning of the first. What was
-/// known at the beginning of a later one is left out: it would be observed twice. Unless something is missing before it.
+/// What was observed, from all segments one behind the other, after what had happened before the first and was known at its
+/// beginning. What was known at the beginning of a later one is left out: it would be observed twice. Unless something is
+/// missing before it; then what had happened is left out alone.
 fn copy(mut file: Counted, segments: &[&Segment]) -> io::Result<Counted> {
-    let mut first = true;
+    let (mut begun, mut missing) = (false, false);
     for segment in segments {
         let Some(own) = segment.own else { continue };
-        let from = if first || !own.continues { own.known_at } else { own.observed_at };
+        let from = match (begun, missing || !own.continues) {
+            (false, _) => own.past_at,
+            (true, true) => own.known_at,
+            (true, false) => own.observed_at,
+        };
         let mut source = match File::open(&segment.path) {
             Ok(source) => source,
             // Somebody removed it: what follows begins anew.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                first = true;
+                missing = true;
                 continue;
             }
             Err(error) => return Err(error),
@@ -135,7 +140,7 @@ fn copy(mut file: Counted, segments: &[&Segment]) -> io::Result<Counted> {
         source.seek(SeekFrom::Start(from))?;
         let copied = io::copy(&mut source.take(segment.bytes.saturating_sub(from)), &mut file.file)?;
         file.bytes += copied;
-        first = false;
+        (begun, missing) = (true, false);
     }
     Ok(file)
 }

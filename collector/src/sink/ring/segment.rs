@@ -1,8 +1,8 @@
 //! The files of the ring: names by which they are known again, the marker in them, and the directory they are in.
 //!
 //! A file is the ring's own when its name is one the ring gives and its header says so. Nothing else is ever removed.
-//! Each is three or more zstd frames: the header, everything known at its beginning, and what was observed; so an incident
-//! is put together from them without packing anything anew.
+//! Each is four or more zstd frames: the header, what had happened before, everything known at its beginning, and what was
+//! observed; so an incident is put together from them without packing anything anew.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::inventory::{World, restate};
+use crate::inventory::{World, restate, restate_past};
 use crate::observation::Nanos;
 use crate::observation::recording::{Header, INCIDENT, RING, Reader, write_header, write_observation};
+use crate::source::Emit;
 
 /// What the names of segments begin and end with; between them are the start's seconds since 1970 and a number.
 const SEGMENT: &str = "ring-";
@@ -200,7 +201,8 @@ pub(super) struct Segment {
 pub(super) struct Own {
     /// The newest observation.
     pub(super) end: Nanos,
-    /// Where what was known at its beginning begins, and what was observed, bytes.
+    /// Where what had happened before it begins, what was known at its beginning, and what was observed, bytes.
+    pub(super) past_at: u64,
     pub(super) known_at: u64,
     pub(super) observed_at: u64,
     /// Nothing is missing between the segment before and this one.
@@ -244,11 +246,20 @@ pub(super) fn begin(file: File, header: &Header, part: &str) -> io::Result<Count
     frame.finish()
 }
 
+/// A frame of what happened before.
+pub(super) fn past(file: Counted, world: &World) -> io::Result<Counted> {
+    said(file, |emit| restate_past(world, emit))
+}
+
 /// A frame of everything known.
 pub(super) fn known(file: Counted, world: &World) -> io::Result<Counted> {
+    said(file, |emit| restate(world, emit))
+}
+
+fn said(file: Counted, say: impl FnOnce(&mut Emit<'_>)) -> io::Result<Counted> {
     let (mut frame, mut line) = (frame(file)?, Vec::new());
     let mut failed = Ok(());
-    restate(world, &mut |observation| {
+    say(&mut |observation| {
         if failed.is_ok() {
             line.clear();
             failed = write_observation(observation, &mut line).and_then(|()| {

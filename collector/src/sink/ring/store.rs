@@ -163,10 +163,12 @@ impl Store {
         let segment = Segment { path, bytes: 0, own: None, modified_unix_ns: clock::unix_ns() };
         let begun = (|| {
             let file = segment::begin(file, &self.header, RING)?;
+            let past_at = file.bytes;
+            let file = segment::past(file, world)?;
             let known_at = file.bytes;
             let file = segment::known(file, world)?;
             let observed_at = file.bytes;
-            let own = Own { end: t, known_at, observed_at, continues: self.continues };
+            let own = Own { end: t, past_at, known_at, observed_at, continues: self.continues };
             Ok((segment::frame(file)?, own))
         })();
         match begun {

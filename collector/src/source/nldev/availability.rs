@@ -65,7 +65,7 @@ fn closed(error: &io::Error) -> Closed {
     if error.raw_os_error() == Some(EPROTONOSUPPORT) {
         return Closed {
             reason: "the kernel has no RDMA netlink: ib_core is not loaded".to_owned(),
-            fix: Some("load the adapter's RDMA driver".to_owned()),
+            fix: Some("load the RDMA driver of the adapter, where there is one".to_owned()),
             no_rdma: true,
         };
     }

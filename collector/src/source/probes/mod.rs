@@ -648,7 +648,7 @@ impl Source for Probes {
         let mut sees = format!("{attached} of {wanted} probes attached");
         if let Some(running) = &self.running {
             sees = format!(
-                "{sees}, {} QPs known, {} of {} slots ever used",
+                "{sees}, {} QPs known; {} of {} slots for QPs were ever taken",
                 running.qps.len(),
                 running.maps.given().min(u64::from(self.attached.sizes.slots)),
                 self.attached.sizes.slots

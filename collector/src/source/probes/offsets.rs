@@ -37,7 +37,7 @@ impl Error {
     pub(super) fn why(&self) -> Why {
         let fix = match self {
             Self::NoKernelBtf => Some("boot a kernel built with CONFIG_DEBUG_INFO_BTF"),
-            Self::NotLoaded => Some("load the adapter's RDMA driver"),
+            Self::NotLoaded => Some("load the RDMA driver of the adapter, where there is one"),
             Self::NoModuleBtf => {
                 Some("use the kernel's own ib_core, or build the driver's with type information (pahole)")
             }

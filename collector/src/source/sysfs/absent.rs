@@ -28,7 +28,9 @@ impl NoDevice {
     #[must_use]
     pub fn fix(&self) -> Option<String> {
         match self {
-            Self::NoSubsystem | Self::NoDevice => Some("load the adapter's RDMA driver".to_owned()),
+            Self::NoSubsystem | Self::NoDevice => {
+                Some("load the RDMA driver of the adapter, where there is one".to_owned())
+            }
             Self::DriverHalfLoaded { hint, .. } => hint.map(|module| format!("modprobe {module}")),
         }
     }

@@ -136,7 +136,7 @@ impl Error {
     #[must_use]
     pub fn fix(&self) -> Option<&'static str> {
         match self {
-            Self::NoDevice => Some("load the adapter's RDMA driver"),
+            Self::NoDevice => Some("load the RDMA driver of the adapter, where there is one"),
             Self::NoUverbs => Some("modprobe ib_uverbs"),
             Self::NotInstalled => Some("install libibverbs (Debian: libibverbs1 and ibverbs-providers)"),
             Self::Start(_) | Self::Hung(_) | Self::Failed(_) | Self::Answer(_) | Self::Verbs(_) => None,
