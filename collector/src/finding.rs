@@ -246,12 +246,6 @@ impl Finding {
         Verdict::Stays(self.key.clone(), part_of, Some(summary))
     }
 
-    /// It was there before the watch: its beginning is not known, only that it is `first_t` at the latest.
-    #[must_use]
-    pub fn older_than(&self, started: Nanos) -> bool {
-        self.first_t <= started
-    }
-
     /// Whether the same is said with the same numbers.
     fn says(&self, new: &Conclusion) -> bool {
         self.summary == new.summary

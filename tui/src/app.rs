@@ -34,12 +34,16 @@ use crate::{ascii, frame, number};
 const SMALLEST: (u16, u16) = (60, 16);
 /// How long a message stands in the footer, ns.
 const MESSAGE_NS: u64 = 6_000_000_000;
+/// What comes in is not drawn later than this, ns.
+const TOGETHER_NS: u64 = 1_000_000_000;
 /// A world of more QPs is not freed by the screen's thread: a frame would wait for it.
 const MANY_QPS: usize = 4_096;
 /// Polling intervals that can be asked for, ns.
 const INTERVALS: Range<u64> = 100_000_000..60_000_000_001;
 /// How far `←` and `→` go in a running replay, ns.
 const LEAP_NS: u64 = 10_000_000_000;
+/// What `{` and `}` lead over.
+const MINUTE_NS: u64 = 60_000_000_000;
 /// Rows a banner takes at most.
 const MOST_BANNER: usize = 3;
 /// Rows a turn of the wheel moves.
@@ -212,8 +216,10 @@ impl App {
             self.message = None;
             self.dirty = true;
         }
-        // Sources have their say at different moments of a second: what they say of one is drawn together.
-        self.dirty |= self.newer && now.saturating_sub(self.drawn_at) >= self.latest.status.interval_ns / 10 * 9;
+        // Sources have their say at different moments of a second: what they say of one is drawn together. Where the files are
+        // read less often, others go on each second.
+        let together = (self.latest.status.interval_ns / 10 * 9).min(TOGETHER_NS);
+        self.dirty |= self.newer && now.saturating_sub(self.drawn_at) >= together;
         let clock = frame::stale_for(&self.latest.status, now).map(|age| age / 1_000_000_000);
         self.dirty |= clock != self.clock || self.panes.get(self.open).news();
         self.dirty
@@ -378,7 +384,11 @@ impl App {
             }
             Action::Pause => self.pause(),
             Action::Back | Action::Forward if self.frozen => self.look_back(action == Action::Forward, now),
-            Action::Back | Action::Forward => self.step(action == Action::Forward),
+            Action::Back | Action::Forward => self.step(action == Action::Forward, None),
+            Action::MinuteBack | Action::MinuteForward if self.frozen => {
+                self.look_far(action == Action::MinuteForward, now);
+            }
+            Action::MinuteBack | Action::MinuteForward => self.step(action == Action::MinuteForward, Some(MINUTE_NS)),
             Action::ToStart => self.feed.send(Command::Seek(self.latest.world.started)),
             Action::ToEnd => self.feed.send(Command::Seek(Nanos::MAX)),
             // On the way to a time there is something to stop first.
@@ -505,10 +515,26 @@ impl App {
         }
     }
 
-    fn step(&mut self, forward: bool) {
+    /// To the kept moment a minute before or after the one shown, or as far as they reach.
+    fn look_far(&mut self, forward: bool, now: Nanos) {
+        let from = self.shown.world.now;
+        let is_far = |at: Nanos| at.abs_diff(from) >= MINUTE_NS;
+        let mut moved = false;
+        while !is_far(self.shown.world.now)
+            && let Some(moment) = self.moments.beside(&self.shown, forward)
+        {
+            (self.shown, moved) = (moment, true);
+        }
+        if !moved {
+            self.look_back(forward, now);
+        }
+    }
+
+    /// One step of a replay: `by` ns, or what the arrows do.
+    fn step(&mut self, forward: bool, by: Option<u64>) {
         let (world, status) = (&self.latest.world, &self.latest.status);
-        let paused = status.paused || status.ended;
-        let by = if paused { world.window_ns } else { LEAP_NS };
+        let paused = (status.paused || status.ended) && by.is_none();
+        let by = by.unwrap_or(if paused { world.window_ns } else { LEAP_NS });
         // On the way to a time a further step counts from there, not from where the replay happens to be.
         let from = status.seeking.filter(|t| *t != Nanos::MAX);
         self.feed.send(match (forward, paused, from) {
@@ -556,7 +582,7 @@ fn urgent(before: &Published, after: &Published) -> bool {
             .world
             .findings
             .iter()
-            .map(|finding| (finding.rule, finding.severity, finding.state))
+            .map(|finding| (finding.rule, finding.key.clone(), finding.severity, finding.state))
             .collect::<Vec<_>>()
     };
     after.status.mode != Mode::Live

@@ -1,6 +1,6 @@
 //! The configuration: flags and variables over the file over the defaults, and the commented sample.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -60,10 +60,24 @@ pub(crate) struct Config {
 
 /// Puts flags and variables over the file over the defaults.
 pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
-    let (file, table) = match &global.config {
-        Some(path) => read(path)?,
-        None => (File::default(), toml::Table::new()),
-    };
+    let Some(path) = &global.config else { return resolved(global, File::default(), toml::Table::new()) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    // It is a table, or it would have had no keys. What flags and variables say was looked at before: what is wrong now
+    // stands in the file.
+    resolved(global, file, text.parse().unwrap_or_default())
+        .map_err(|error| anyhow!("{}: {}{error}", path.display(), line_of(&text, &error.to_string())))
+}
+
+/// `line 7: ` where an error names a key that stands in that line.
+fn line_of(text: &str, error: &str) -> String {
+    let key = error.split(':').next().unwrap_or(error);
+    let key = key.rsplit('.').next().unwrap_or(key);
+    let says = |line: &str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
+    text.lines().position(says).map_or_else(String::new, |at| format!("line {}: ", at + 1))
+}
+
+fn resolved(global: &Global, file: File, table: toml::Table) -> anyhow::Result<Config> {
     let log = match (global.log, &file.log) {
         (Some(level), _) => level,
         (None, Some(text)) => {
@@ -91,6 +105,9 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
         (None, Some(text)) => key("bind-by", text.parse())?,
         (None, None) => BindBy::default(),
     };
+    if !(0.1..=3600.0).contains(&file.rule.window_s) {
+        bail!("rule.window_s: {} s is none of 0.1 s to an hour", file.rule.window_s);
+    }
     if file.packet_budget == Some(0) {
         bail!("packet-budget: at least 1 packet a second");
     }
@@ -138,13 +155,6 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
 
 pub(crate) fn key<T>(name: &str, value: Result<T, String>) -> anyhow::Result<T> {
     value.map_err(|error| anyhow::anyhow!("{name}: {error}"))
-}
-
-fn read(path: &Path) -> anyhow::Result<(File, toml::Table)> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let file = parse(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    // It is one, or it would have had no keys.
-    Ok((file, text.parse().unwrap_or_default()))
 }
 
 /// One line: where, and what is wrong there.
@@ -254,5 +264,20 @@ mod tests {
         let error = parse("interval = \"1s\"\nintervall = 3\n").unwrap_err();
         assert!(error.contains("line 2") && error.contains("intervall"), "{error}");
         assert!(!error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_no_flag_would_take_is_named_with_its_file_and_line() {
+        let said = |text: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            let global = Global { config: Some(file.path().to_owned()), ..Global::default() };
+            let error = resolve(&global).unwrap_err().to_string();
+            error.strip_prefix(&format!("{}: ", file.path().display())).expect("the file comes first").to_owned()
+        };
+        assert!(said("# x\ninterval = \"5x\"\n").starts_with("line 2: interval: "));
+        assert!(said("device = []\n\nprobe-budget = \"5x\"\n").starts_with("line 3: probe-budget: "));
+        assert!(said("[rule]\nwindow_s = 0.0\n").starts_with("line 2: rule.window_s: 0 s"));
+        assert!(said("packet-budget = 0\n").starts_with("line 1: packet-budget: "));
     }
 }

@@ -4,10 +4,12 @@
 //! comm=nccl errors>0 state!=RTS mlx5
 //! ```
 //!
-//! `field op value` without spaces, `op` one of `= == != > >= < <=`. `=` on text means "contains", `==` that it is just that;
-//! on a number both mean "equal".
+//! `field op value` without spaces, `op` one of `= == != > >= < <=`. `=` on text means "contains", `==` that it is just that
+//! (an address however it is written); on a number both mean "equal".
 //! A bare word is looked for in every text field. Upper and lower case do not matter. Numbers take `k`, `M`, `G`.
 //! A row whose field is unknown fulfils no comparison with it, not even `!=`: unknown is not a value.
+
+use std::net::{IpAddr, Ipv6Addr};
 
 /// What a field of a row is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,7 +59,7 @@ const OPS: [(&str, Op); 7] = [
 enum Term<F> {
     Word(String),
     Text { field: F, not: bool, value: String },
-    Exactly { field: F, value: String },
+    Exactly { field: F, value: String, address: Option<Ipv6Addr> },
     Number { field: F, op: Op, value: f64 },
 }
 
@@ -114,8 +116,9 @@ impl<'r, F: Copy + PartialEq> Sieve<'_, 'r, F> {
                 (Value::Text(text), Some(seen)) => again(seen, text, wanted) != *not,
                 _ => false,
             },
-            Term::Exactly { field, value: wanted } => {
-                matches!(value(*field), Value::Text(text) if text.eq_ignore_ascii_case(wanted))
+            Term::Exactly { field, value: wanted, address: at } => {
+                let same = |text: &str| at.is_some() && address(text) == *at;
+                matches!(value(*field), Value::Text(text) if text.eq_ignore_ascii_case(wanted) || same(text))
             }
             Term::Number { field, op, value: wanted } => match value(*field) {
                 Value::Number(n) => op.holds(n, *wanted),
@@ -170,9 +173,19 @@ fn parse_term<F: Copy>(term: &str, fields: &[Field<F>]) -> Result<Term<F>, Strin
             let not = op == Op::NotEqual;
             Ok(Term::Text { field: field.id, not, value: value.to_ascii_lowercase() })
         }
-        Op::Exactly => Ok(Term::Exactly { field: field.id, value: value.to_ascii_lowercase() }),
+        Op::Exactly => {
+            Ok(Term::Exactly { field: field.id, value: value.to_ascii_lowercase(), address: address(value) })
+        }
         _ => Err(format!("{name} is text: use `=` or `!=`, not `{sign}`")),
     }
+}
+
+/// An address in the form a GID holds it in: an IPv4 address as `::ffff:a.b.c.d`.
+fn address(text: &str) -> Option<Ipv6Addr> {
+    Some(match text.parse().ok()? {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    })
 }
 
 /// `17`, `0x11`, `1.5k`, `2M`, `3G`.
@@ -235,6 +248,20 @@ mod tests {
         for fails in ["comm=mpi", "qpn!=17", "qpn>1k", "nccl err", "state!=rts", "state==rt", "comm==nccl", "qpn==1"] {
             assert!(!matches(fails), "{fails}");
         }
+    }
+
+    #[test]
+    fn an_address_is_the_same_however_it_is_written() {
+        let passes = |filter: &str, text: &'static str| {
+            let filter = Filter::parse(filter, &FIELDS).unwrap();
+            filter.sieve(&['c']).passes(|_| Value::Text(text))
+        };
+        let whole = "0000:0000:0000:0000:0000:ffff:0a64:0320";
+        for text in [whole, "::ffff:10.100.3.32", "10.100.3.32"] {
+            assert!(passes("comm==10.100.3.32", text) && !passes("comm==10.100.3.3", text), "{text}");
+        }
+        assert!(passes("comm==fe80::1", "fe80:0000:0000:0000:0000:0000:0000:0001"));
+        assert!(!passes("comm==nccl", "mpi"), "what is no address is not the same as another that is none");
     }
 
     #[test]

@@ -85,6 +85,12 @@ pub(crate) fn header(
     if lost > 0 {
         pieces.push(Piece::new(75, format!("LOST {}", number::count(lost)), theme.warning));
     }
+    // A recording that ends in the middle of a line, a source that failed, a file that could not be written.
+    match status.notices.len() {
+        0 => {}
+        1 => pieces.push(Piece::new(76, "1 notice: 9".to_owned(), theme.warning)),
+        n => pieces.push(Piece::new(76, format!("{n} notices: 9"), theme.warning)),
+    }
     pieces.push(probes(world, theme));
     pieces.push(seen(world, coverage, theme));
     pieces.push(cost(world, status, theme));
@@ -112,8 +118,11 @@ fn mode(scene: Scene<'_>, behind: Option<u64>, monotonic_now: Nanos) -> Piece {
     let read = status.read_share.filter(|_| status.seeking.is_some());
     let read = read.map_or_else(String::new, |share| format!(" {:.0}%", (share * 100.0).floor()));
     let (text, style) = match (status.mode, behind) {
-        (_, Some(0)) => ("PAUSED (space goes on)".to_owned(), theme.warning),
-        (_, Some(behind)) => (format!("PAUSED {} behind (space goes on)", number::age(behind)), theme.warning),
+        (mode, Some(behind)) => {
+            let demo = if mode == Mode::Demo { "DEMO " } else { "" };
+            let behind = if behind == 0 { String::new() } else { format!(" {} behind", number::age(behind)) };
+            (format!("{demo}PAUSED{behind} (space goes on)"), theme.warning)
+        }
         (Mode::Replay, _) => match status.seeking {
             Some(Nanos::MAX) => (format!("REPLAY to the end{read} (Esc stops)"), theme.warning),
             Some(t) => (format!("REPLAY to {}{read} (Esc stops)", number::moment(world, t, false)), theme.warning),
@@ -175,13 +184,16 @@ fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Piece {
     let about = if coverage.sampled { "~" } else { "" };
     let bytes = coverage.bytes_ratio.map(|ratio| format!("{about}{}% of bytes", (ratio * 100.0).round()));
     let bytes = bytes.unwrap_or_else(|| format!("{UNKNOWN} of bytes"));
-    let text = format!("seen {bytes}, {}/{} QPs", coverage.qps_traced, coverage.qps);
     // Small messages are mostly headers: a low ratio says something only where headers do not explain it.
     let low = match coverage.unexplained {
         Some(bytes) => bytes > 0.0,
         None => coverage.bytes_ratio.is_some_and(|ratio| ratio < 0.9),
     };
-    Piece::new(50, text, if low { theme.warning } else { theme.text })
+    if low {
+        // What is not seen is worth more room than what seeing costs; in few words, so that both have it.
+        return Piece::new(79, format!("seen {bytes}"), theme.warning);
+    }
+    Piece::new(50, format!("seen {bytes}, {}/{} QPs", coverage.qps_traced, coverage.qps), theme.text)
 }
 
 /// How much room the tabs take: the first that fits is drawn.

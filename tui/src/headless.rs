@@ -107,6 +107,10 @@ impl Keys for At<'_> {
         Ok(if self.more()? { Input::Waiting } else { Input::Nothing })
     }
 
+    fn signalled(&mut self) -> bool {
+        false
+    }
+
     fn read(&mut self) -> io::Result<Event> {
         let event = self.keyboard.pressed().pop_front().ok_or(io::ErrorKind::WouldBlock)?;
         self.keyboard.taken.fetch_add(1, Ordering::SeqCst);

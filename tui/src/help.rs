@@ -22,8 +22,9 @@ fn meaning(pane: PaneId) -> &'static str {
         PaneId::Overview => {
             "Every port in a row, what it does now, and below the findings, worst first. NOW is the last interval, bits per \
              second of RDMA; RETR ERR AER count the last 60 s; PAUSE is the share of time this port was told to stop; CNP/s: \
-             sent and handled together. HEALTH is the worst finding in a word; ok: no rule that could look raised one. In \
-             the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its probes, of one core."
+             sent and handled together. HEALTH is the worst finding in a word; ok, in part: nothing reads its link \
+             errors, PCIe or adapter (see 2). In the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its \
+             probes, of one core."
         }
         PaneId::Port => {
             "One port over time, the newest at the right, and every counter. The cursor reads the charts at its time. TOTAL is \
@@ -31,7 +32,7 @@ fn meaning(pane: PaneId) -> &'static str {
              counter that cannot be read says why."
         }
         PaneId::Qps => {
-            "Every QP the kernel lists or the probes saw. TX, POSTS, BYTES and ERR come from the probes, for QPs of \
+            "Every QP the kernel lists or the probes saw. b/s, POSTS, BYTES and ERR come from the probes, for QPs of \
              processes they reach; – for others. AGE with > : it was there before the watching began."
         }
         PaneId::Qp => {
@@ -89,7 +90,7 @@ impl Help {
         Clear.render(area, buf);
         let title = format!(" {} {}", pane.number(), pane.title());
         let title =
-            vec![Span::styled(title, theme.strong), Span::styled("   ↓ ↑ scroll, any other key closes", theme.dim)];
+            vec![Span::styled(title, theme.strong), Span::styled("   Down Up scroll, any other key closes", theme.dim)];
         put(buf, area, 0, &Line::from(title));
         let body = below(area, 1);
         let lines = page(pane, time, body.width, theme);

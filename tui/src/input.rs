@@ -38,6 +38,9 @@ pub(crate) trait Keys {
     /// Waits for an event, or a newer world, for at most `wait`.
     fn wait(&mut self, wait: Duration) -> io::Result<Input>;
 
+    /// A signal came since this was last asked: the terminal may have another size, whether an event tells of it or not.
+    fn signalled(&mut self) -> bool;
+
     /// The next event, when there is one.
     fn read(&mut self) -> io::Result<Event>;
 
@@ -55,6 +58,9 @@ pub(crate) struct Terminal<'s> {
     signals: &'s Signals,
     /// Crossterm may have read more than was taken.
     more: bool,
+    /// A signal came that nobody asked about yet. Crossterm hears of a change of size by a handler of its own, which runs after
+    /// ours and perhaps in another thread: it may know nothing of it yet.
+    signalled: bool,
 }
 
 impl<'s> Terminal<'s> {
@@ -63,7 +69,7 @@ impl<'s> Terminal<'s> {
         let tty = if io::stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
         // From its first look on, crossterm notices changes of the size.
         let more = event::poll(Duration::ZERO)?;
-        Ok(Self { tty, feed, signals, more })
+        Ok(Self { tty, feed, signals, more, signalled: false })
     }
 }
 
@@ -89,11 +95,16 @@ impl Keys for Terminal<'_> {
         let signal = !came[1].is_empty();
         if signal {
             self.signals.seen();
+            self.signalled = true;
         }
         self.feed.seen();
         // What crossterm has read already, and changes of the size, do not make the terminal readable.
         let look = self.more || signal || !came[0].is_empty();
         Ok(if look && event::poll(Duration::ZERO)? { Input::Waiting } else { Input::Nothing })
+    }
+
+    fn signalled(&mut self) -> bool {
+        std::mem::take(&mut self.signalled)
     }
 
     fn read(&mut self) -> io::Result<Event> {

@@ -33,6 +33,10 @@ pub(crate) enum Action {
     Back,
     /// On in time, in a replay.
     Forward,
+    /// A minute back.
+    MinuteBack,
+    /// A minute on.
+    MinuteForward,
     /// To the beginning of a replay.
     ToStart,
     /// To the end of a replay.
@@ -110,6 +114,8 @@ pub(crate) enum Where {
     Live,
     /// While the screen is frozen.
     Frozen,
+    /// In a replay, and while the screen is frozen.
+    Held,
 }
 
 /// A line of the table.
@@ -153,8 +159,8 @@ const LISTS: Where = In(&[Overview, Qps, Findings, Ecn, Pcie, Failover]);
 pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Enter], "Enter", Action::Enter, LISTS, "open the selected row", Some("open")),
     bind(&[Esc, KeyCode::Backspace], "Esc", Action::Leave, Everywhere, "back to where you came from", None),
-    bind(&[Down, Char('j')], "↓ j", Action::Down, Everywhere, "down", None),
-    bind(&[Up, Char('k')], "↑ k", Action::Up, Everywhere, "up", None),
+    bind(&[Down, Char('j')], "Down j", Action::Down, Everywhere, "down", None),
+    bind(&[Up, Char('k')], "Up k", Action::Up, Everywhere, "up", None),
     bind(&[PageDown], "PgDn", Action::PageDown, Everywhere, "a screenful down", None),
     bind(&[PageUp], "PgUp", Action::PageUp, Everywhere, "a screenful up", None),
     bind(&[Char('g'), Home], "g Home", Action::Top, Everywhere, "to the first row", None),
@@ -163,6 +169,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[Left], "Left", Action::Back, Where::Replay, "one window back; 10 s back while it runs", None),
     bind(&[Left], "Left", Action::Back, Where::Frozen, "to the moment before, of those that are kept", Some("back")),
     bind(&[Right], "Right", Action::Forward, Where::Frozen, "to the moment after it", Some("on")),
+    bind(&[Char('{')], "{", Action::MinuteBack, Where::Held, "a minute back", None),
+    bind(&[Char('}')], "}", Action::MinuteForward, Where::Held, "a minute on", None),
     bind(&[Char('E')], "E", Action::ToEnd, Where::Replay, "to the end, as fast as it goes; Esc stops", Some("end")),
     bind(&[Char('B')], "B", Action::ToStart, Where::Replay, "to the beginning", None),
     bind(&[Char('l'), Right], "Right l", Action::Right, CHARTS, "columns out of sight; in charts the cursor", None),
@@ -187,10 +195,17 @@ pub(crate) const BINDINGS: &[Binding] = &[
         Some("what-if"),
     ),
     bind(&[Char('y')], "y", Action::Copy, Everywhere, "copy as text", Some("copy")),
-    bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze, then ← → look back; again: go on", Some("pause")),
+    bind(&[Char(' ')], "space", Action::Pause, Everywhere, "freeze; Left Right look back; again: go on", Some("pause")),
     bind(&[Char('<')], "<", Action::Slower, Everywhere, "poll half as often; replay half as fast", None),
     bind(&[Char('>')], ">", Action::Faster, Everywhere, "poll twice as often; replay twice as fast", None),
-    bind(&[Char('r')], "r", Action::Record, Where::Live, "record to a file here; again: stop", Some("record")),
+    bind(
+        &[Char('r'), Char('R')],
+        "r",
+        Action::Record,
+        Where::Live,
+        "record to a file here; again: stop",
+        Some("record"),
+    ),
     bind(&[Char('t')], "t", Action::Theme, Everywhere, "next theme", None),
     bind(&[Tab], "Tab", Action::NextTab, Everywhere, "next pane", None),
     bind(&[BackTab], "Shift-Tab", Action::PreviousTab, Everywhere, "pane before", None),
@@ -216,13 +231,16 @@ impl Binding {
             Where::Replay => time == Time::Replay,
             Where::Live => time != Time::Replay,
             Where::Frozen => time == Time::Frozen,
+            Where::Held => time != Time::Running,
         }
     }
 
     /// Its keys as the help names them: without the arrows where those lead through time.
     pub(crate) fn named(&self, time: Time) -> &'static str {
         match self.action {
-            Action::Left | Action::Right if time != Time::Running => self.shown.trim_start_matches(['←', '→', ' ']),
+            Action::Left | Action::Right if time != Time::Running => {
+                self.shown.trim_start_matches("Left ").trim_start_matches("Right ")
+            }
             _ => self.shown,
         }
     }
@@ -261,6 +279,50 @@ mod tests {
                             assert!(!seen.contains(key), "{key:?} in {pane:?}");
                         }
                         seen.push(*key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The key that the help calls so.
+    fn called(name: &str) -> KeyEvent {
+        let code = match name {
+            "Enter" => Enter,
+            "Esc" => Esc,
+            "Down" => Down,
+            "Up" => Up,
+            "Left" => Left,
+            "Right" => Right,
+            "PgDn" => PageDown,
+            "PgUp" => PageUp,
+            "Home" => Home,
+            "End" => End,
+            "Tab" => Tab,
+            "Shift-Tab" => BackTab,
+            "space" => Char(' '),
+            name => {
+                let mut letters = name.chars();
+                let (Some(letter), None) = (letters.next(), letters.next()) else { panic!("no key is called {name}") };
+                Char(letter)
+            }
+        };
+        KeyEvent::from(code)
+    }
+
+    #[test]
+    fn every_key_that_the_help_names_does_what_it_says_and_can_be_written_with_ascii() {
+        for pane in PaneId::ALL {
+            for time in Time::ALL {
+                for binding in BINDINGS.iter().filter(|binding| binding.holds(pane, time)) {
+                    let named = binding.named(time);
+                    assert!(named.is_ascii() && binding.help.is_ascii(), "{named}: {}", binding.help);
+                    for name in named.split_whitespace() {
+                        assert_eq!(
+                            action(called(name), pane, time),
+                            Some(binding.action),
+                            "{name} in {pane:?}, {time:?}"
+                        );
                     }
                 }
             }

@@ -40,6 +40,11 @@ pub(crate) fn bits(bytes_per_s: Option<f64>) -> String {
     bytes_per_s.map_or_else(|| UNKNOWN.to_owned(), |bytes| bits_of_gbps(bytes * 8.0 / 1e9))
 }
 
+/// A number that is a lower bound.
+pub(crate) fn at_least(number: String, only: bool) -> String {
+    if only { format!(">{}", number.trim_end()) } else { number }
+}
+
 /// Bits per second from Gb/s.
 pub(crate) fn bits_of_gbps(gbps: f64) -> String {
     const PREFIX: [&str; 6] = ["", "k", "M", "G", "T", "P"];
@@ -142,22 +147,33 @@ pub(crate) fn span(ns: u64) -> String {
     match ns {
         0..1_000_000_000 => format!("{} ms", ns / 1_000_000),
         _ if ns < 120 * SECOND => format!("{} s", three_significant(ns)),
-        _ if ns < 7_200 * SECOND => format!("{} min", ns / SECOND / 60),
-        _ => format!("{} h", ns / SECOND / 3_600),
+        _ if ns < 7_200 * SECOND => parts((ns / SECOND / 60, "min"), (ns / SECOND % 60, "s")),
+        _ => parts((ns / SECOND / 3_600, "h"), (ns / SECOND % 3_600 / 60, "min")),
     }
+}
+
+/// `3 min`, `2 min 56 s`.
+fn parts((whole, unit): (u64, &str), (rest, smaller): (u64, &str)) -> String {
+    if rest == 0 { format!("{whole} {unit}") } else { format!("{whole} {unit} {rest} {smaller}") }
 }
 
 fn three_significant(ns: u64) -> String {
     if ns.is_multiple_of(SECOND) { (ns / SECOND).to_string() } else { three_digits(ns as f64 / 1e9) }
 }
 
-/// A share of one: `0.4 %`, `97 %`.
+/// A share of one: `0.4%`, `97%`; what is more than nothing is not written as nothing.
 pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(
         || UNKNOWN.to_owned(),
         |share| {
             let percent = share * 100.0;
-            if percent < 9.95 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
+            if percent > 0.0 && percent < 0.05 {
+                "<0.1%".to_owned()
+            } else if percent < 9.95 {
+                format!("{percent:.1}%")
+            } else {
+                format!("{percent:.0}%")
+            }
         },
     )
 }
@@ -221,6 +237,8 @@ pub(crate) fn unit_total(unit: Unit, value: Option<u64>, saturated: bool) -> Str
     let text = match (unit.bytes_factor(), value) {
         (_, None) => return UNKNOWN.to_owned(),
         (Some(factor), Some(value)) => bytes(value.saturating_mul(factor)),
+        // What is longer than its column would be cut, and read as another number.
+        (None, Some(value)) if value >= 10_u64.pow(12) => count(value),
         (None, Some(value)) => grouped(value),
     };
     if saturated { format!(">{text}") } else { text }

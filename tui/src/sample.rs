@@ -445,7 +445,7 @@ impl Node {
                 "41.2k CE/s at 43 % load, no pause: marked before the queue is long (Kmin too low at the switch?)",
                 vec![
                     Evidence::new("np_ecn_marked_roce_packets", Some(1.0), 41_200.0, 1_000.0, "packets/s"),
-                    Evidence::new("port_rcv_data", Some(1.0), 0.43, 0.5, "of line rate"),
+                    Evidence::new("received share of the rate", Some(1.0), 0.43, 0.5, "share"),
                 ],
                 "Compare Kmin and Kmax at the switch with 2·BDP; `rdmascope whatif` shows what a larger Kmin gives.",
                 "small-message latency at its baseline in the same windows",

@@ -14,6 +14,7 @@ use ratatui::layout::Rect;
 
 use crate::app::App;
 use crate::moments::Moments;
+use crate::pane::misnamed;
 use crate::screen::ScreenOptions;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -132,6 +133,8 @@ fn every_scenario_s_fault_stands_on_the_overview_before_a_key_is_pressed_and_ent
         let world = feed.latest().world.clone();
         let worst = &world.findings[0];
         assert_eq!(worst.rule, rule, "{scenario}");
+        let charts: Vec<String> = world.findings.iter().flat_map(|finding| misnamed(&world, finding)).collect();
+        assert_eq!(charts, [""; 0], "{scenario}");
         assert!(worst.subject.to_string().starts_with(subject), "{scenario}: {}", worst.subject);
         // Its first words: a summary may be longer than a small screen has lines.
         let first: String = flat(&worst.summary).chars().take(40).collect();

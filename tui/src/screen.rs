@@ -124,7 +124,12 @@ pub(crate) fn turn<B: Backend<Error = io::Error>>(
         }
         frame(app, terminal, clock::monotonic_ns()).context("cannot draw on the terminal")?;
         let wait = if app.waits() { SHORT } else { WAIT };
-        match input.wait(wait).context("cannot read from the terminal")? {
+        let came = input.wait(wait).context("cannot read from the terminal")?;
+        if input.signalled() {
+            // A frame asks for the size itself.
+            app.redraw();
+        }
+        match came {
             Input::Waiting => {}
             Input::Nothing => continue,
             // Nobody is there to be told.
@@ -164,4 +169,60 @@ pub(crate) fn frame<B: Backend>(app: &mut App, terminal: &mut Terminal<B>, now: 
         })?;
     }
     Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use collector::feed::Mode;
+    use crossterm::event::Event;
+    use ratatui::backend::CrosstermBackend;
+    use ratatui::layout::Rect;
+    use ratatui::{TerminalOptions, Viewport};
+    use std::cell::Cell;
+
+    /// Nobody presses a key; a signal comes or not.
+    struct Silent<'t> {
+        waits: &'t Cell<u32>,
+        signal: bool,
+    }
+
+    impl Keys for Silent<'_> {
+        fn wait(&mut self, _wait: Duration) -> io::Result<Input> {
+            self.waits.set(self.waits.get() + 1);
+            Ok(Input::Nothing)
+        }
+
+        fn signalled(&mut self) -> bool {
+            std::mem::take(&mut self.signal)
+        }
+
+        fn read(&mut self) -> io::Result<Event> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn more(&mut self) -> io::Result<bool> {
+            Ok(false)
+        }
+
+        fn copy(&mut self, _text: &str) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_change_of_size_that_no_event_tells_of_yet_is_drawn() {
+        for signal in [false, true] {
+            // A recording that stands still: nothing else asks for a frame.
+            let mut app = App::new(sample::feed(sample::healthy(), Mode::Replay), ScreenOptions::default(), true);
+            let viewport = Viewport::Fixed(Rect::new(0, 0, 80, 24));
+            let backend = CrosstermBackend::new(Vec::new());
+            let mut terminal = Terminal::with_options(backend, TerminalOptions { viewport }).unwrap();
+            let waits = Cell::new(0);
+            let mut input = Silent { waits: &waits, signal };
+            turn(&mut app, &mut terminal, &mut input, || waits.get() == 1).unwrap();
+            assert_eq!(frame(&mut app, &mut terminal, clock::monotonic_ns()).unwrap(), signal);
+        }
+    }
 }

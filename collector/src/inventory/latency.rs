@@ -99,8 +99,8 @@ impl LatencyWindow {
     }
 }
 
-/// The quiet level of a size class: of windows in which the port was not paused, next to nothing it received was marked and
-/// less than half of its rate was in use.
+/// The quiet level of a size class: of windows in which the port was read not to be paused, or does not count it, next to
+/// nothing it received was marked and less than half of its rate was in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Baseline {
     /// A low percentile of the windows' medians, ns.
@@ -127,6 +127,8 @@ impl std::fmt::Display for Baseline {
 pub(crate) enum Calm {
     /// It was paused.
     Paused,
+    /// Whether it was paused was not read.
+    Unknown,
     /// It was busy, or how busy is not known, or what it received was marked.
     Busy,
     /// It was none of these.
@@ -235,7 +237,7 @@ impl Latencies {
                 match calm {
                     Calm::Quiet => keep(&mut class.quiet, median),
                     Calm::Busy => keep(&mut class.busy, median),
-                    Calm::Paused => {}
+                    Calm::Paused | Calm::Unknown => {}
                 }
             }
             let closed = Arc::make_mut(&mut class.closed);

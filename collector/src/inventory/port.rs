@@ -21,6 +21,8 @@ const QUIET_LOAD: f64 = 0.5;
 const QUIET_MARKS: f64 = 1e-5;
 /// And paused is one that is told to stop for more than this, µs a second.
 const QUIET_PAUSE_US: f64 = 1_000.0;
+/// Windows after which what cannot be read any more is taken for not counted.
+const COUNTED_WINDOWS: usize = 60;
 
 /// A port's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -546,13 +548,15 @@ impl PortRecord {
         meaning != Meaning::SymbolError || self.link_layer != LinkLayer::Ethernet
     }
 
-    /// What the port did in the window that was closed. Pause and marks that are not counted are not held against it; a load that is not
-    /// known is not called quiet.
+    /// What the port did in the window that was closed. Pause and marks that are not counted are not held against it; of a
+    /// window without a reading of a pause that is counted nothing is known; a load that is not known is not called quiet.
     fn calm(&self) -> Calm {
-        let newest = |meaning| self.rates.get(&meaning).and_then(|ring| ring.newest_first().next().flatten());
+        let newest = |meaning| self.rates.get(&meaning).and_then(Ring::last);
         // µs of pause a second.
-        if newest(Meaning::RxPauseDuration).is_some_and(|us| us > QUIET_PAUSE_US) {
-            return Calm::Paused;
+        match newest(Meaning::RxPauseDuration) {
+            Some(us) if us > QUIET_PAUSE_US => return Calm::Paused,
+            None if self.is_counted(Meaning::RxPauseDuration) => return Calm::Unknown,
+            _ => {}
         }
         let load = [newest(Meaning::RxBytes), newest(Meaning::TxBytes)].into_iter().flatten().reduce(f64::max);
         let rate = self.rate_gbps.filter(|rate| *rate > 0.0);
@@ -560,6 +564,12 @@ impl PortRecord {
         let marked = marked.is_some_and(|(marks, packets)| marks > QUIET_MARKS * packets);
         let quiet = !marked && load.zip(rate).is_some_and(|(bytes, rate)| bytes * 8.0 / 1e9 < QUIET_LOAD * rate);
         if quiet { Calm::Quiet } else { Calm::Busy }
+    }
+
+    /// A meaning has counters that can be read, or could a short while ago.
+    fn is_counted(&self, meaning: Meaning) -> bool {
+        let was_read = |ring: &Ring| ring.newest_first().take(COUNTED_WINDOWS).flatten().next().is_some();
+        self.group(meaning).is_some() || self.rates.get(&meaning).is_some_and(was_read)
     }
 
     /// Closes the window of this length: pushes each meaning's rate, and the traced bytes where posts were watched.

@@ -82,7 +82,8 @@ pub struct UnseenProcess {
     /// Those of them of which no post was ever seen; 0 where posts are not watched.
     pub silent: usize,
     /// Bytes per second that the ports of the silent ones (all ports, where it has no QP in the kernel's list) send and
-    /// nothing explains. `None`: not known, because a port does not count bytes and packets or posts are not watched.
+    /// nothing explains; of a likely one those of the ports on which it alone could have sent them. `None`: not known, because
+    /// a port does not count bytes and packets or posts are not watched.
     pub unexplained: Option<f64>,
     /// Those bytes may be answers to RDMA READs.
     pub reads: bool,
@@ -101,7 +102,7 @@ struct Rest {
     bytes: f64,
     /// READs were answered, or nobody counts them.
     reads: bool,
-    /// Something was sent again that nobody counts in bytes, or nobody counts that.
+    /// Something was sent again that nobody counts in bytes, or it is not known whether.
     again: bool,
 }
 
@@ -242,16 +243,18 @@ fn unseen(
     let nameless = ways.is_empty();
     // What somebody with a way could have sent is not held against those who have none.
     let sent = of_ports.iter().filter(|(port, _)| !nameless || suspected(port).0 == 0);
-    let sent: Vec<&(PortKey, Rest)> = sent.filter(|(_, rest)| rest.bytes > 0.0).collect();
-    let bytes = sent.iter().map(|(_, rest)| rest.bytes).sum::<f64>();
-    let unexplained = (all_known || bytes > 0.0).then_some(bytes);
-    let alone = |port: &PortKey| match (nameless, suspected(port)) {
-        (false, (with, _)) => with == 1,
-        (true, (_, without)) => without == 1 && suspects.anywhere == 0,
+    let mut sent: Vec<&(PortKey, Rest)> = sent.filter(|(_, rest)| rest.bytes > 0.0).collect();
+    let alone = |port: &PortKey| {
+        let (with, without) = suspected(port);
+        suspects.anywhere == 0 && if nameless { without == 1 } else { with == 1 }
     };
     let could = could(&ways, &owned);
-    // Somewhere nothing else explains what is sent.
-    let likely = owned.silent > 0 && sent.iter().any(|(port, rest)| !rest.reads && !rest.again && alone(port));
+    // Somewhere nothing else explains what is sent. What something else may explain elsewhere is then not told of it.
+    let is_likely = |(port, rest): &(PortKey, Rest)| owned.silent > 0 && !rest.reads && !rest.again && alone(port);
+    let likely = sent.iter().any(|sent| is_likely(sent));
+    sent.retain(|sent| !likely || is_likely(sent));
+    let bytes = sent.iter().map(|(_, rest)| rest.bytes).sum::<f64>();
+    let unexplained = (all_known || bytes > 0.0).then_some(bytes);
     let is_worth_telling = match (ways.first().map(|way| way.way), pid) {
         (Some(Way::Kernel), _) => owned.silent > 0,
         (Some(_), _) => true,
@@ -299,12 +302,13 @@ fn rest(port: &PortRecord) -> Option<Rest> {
     if windows < WINDOWS {
         return None;
     }
-    let rings: Vec<&Ring> = SENT_AGAIN.iter().filter_map(|meaning| port.rates.get(meaning)).collect();
-    let lost = rings.iter().any(|ring| ring.newest_first().take(looked_at).flatten().any(|rate| rate > 0.0));
+    let rings = SENT_AGAIN.iter().filter_map(|meaning| port.rates.get(meaning));
+    let mut signs = rings.flat_map(|ring| ring.newest_first().take(looked_at).flatten()).peekable();
+    // A counter that could not be read tells as little as one that is not there.
+    let lost = signs.peek().is_none() || signs.any(|rate| rate > 0.0);
     let (all, over) = (all / windows as f64, over / windows as f64);
     let is_some = over > LEAST_RATE && over > LEAST_SHARE * all;
-    let again = uncounted && (lost || rings.is_empty());
-    Some(Rest { bytes: if is_some { over } else { 0.0 }, reads: answered, again })
+    Some(Rest { bytes: if is_some { over } else { 0.0 }, reads: answered, again: uncounted && lost })
 }
 
 impl UnseenProcess {
@@ -336,8 +340,7 @@ impl UnseenProcess {
                 (self.again, "they were sent again"),
                 (self.others, "others sent them"),
             ];
-            let unless = unless.iter().filter(|(may, _)| *may && self.likelihood != Likelihood::Likely);
-            let unless: Vec<&str> = unless.map(|(_, what)| *what).collect();
+            let unless: Vec<&str> = unless.iter().filter(|(may, _)| *may).map(|(_, what)| *what).collect();
             text.push_str(&format!("; {} of its ports nothing seen explains", rate(bytes)));
             if !unless.is_empty() {
                 text.push_str(&format!(", unless {}", unless.join(" or ")));

@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
-pub(crate) use self::folder::Folder;
+pub(crate) use self::folder::{Folder, Look};
 
 /// A file that stays open between the polls.
 pub trait OpenFile: Send {
@@ -132,6 +132,13 @@ pub trait Files: Send + Sync {
 #[must_use]
 pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The error says that the file or directory is not there any more. Any other one (no descriptor or memory left, no permission)
+/// says nothing of it.
+#[must_use]
+pub(crate) fn says_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV | Errno::NOTDIR))
 }
 
 /// How an error is named where it stands for a reading: the errno's symbol, as in `man 3 errno`.

@@ -165,6 +165,8 @@ column! {
     Class {
         /// Something went wrong.
         Error = "error",
+        /// An error that was mended: everyday life of a link with FEC, a sign only by its trend.
+        Corrected = "corrected",
         /// Something was moved.
         Traffic = "traffic",
         /// Something had to wait, was marked or was dropped for want of room.

@@ -78,7 +78,7 @@ fn lists(tmux: &Tmux) {
 /// Help, back again, a filter, a cursor, a theme.
 fn keys(tmux: &Tmux, scenario: &Scenario) {
     tmux.press(&["5", "?"]);
-    tmux.shows(&["5 Findings   ↓ ↑ scroll, any other key closes", "What rules concluded"]);
+    tmux.shows(&["5 Findings   Down Up scroll, any other key closes", "What rules concluded"]);
     tmux.press(&["Escape"]);
     tmux.shows(&scenario.facts(5));
     if scenario.name != "healthy" {

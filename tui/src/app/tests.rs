@@ -110,6 +110,32 @@ fn what_the_sources_say_of_one_second_is_one_frame_but_a_finding_is_drawn_at_onc
 }
 
 #[test]
+fn what_comes_each_second_is_drawn_each_second_however_seldom_the_files_are_read() {
+    let (mut app, feed) = app(Mode::Live);
+    let status = Status { interval_ns: 60 * SECOND, ..app.shown.status.clone() };
+    feed.publish(app.shown.world.clone(), status.clone());
+    app.look();
+    draw(&mut app);
+    feed.publish(app.shown.world.clone(), status);
+    app.look();
+    assert!(!app.changed(1 + SECOND / 2));
+    assert!(app.changed(1 + SECOND));
+}
+
+#[test]
+fn a_finding_in_the_place_of_a_like_one_about_something_else_is_drawn_at_once() {
+    let (mut app, feed) = app(Mode::Live);
+    let mut world = (*sample::faulty()).clone();
+    feed.publish(Arc::new(world.clone()), app.shown.status.clone());
+    app.look();
+    draw(&mut app);
+    Arc::make_mut(&mut world.findings[0]).key = collector::finding::SubjectKey::Node;
+    feed.publish(Arc::new(world), app.shown.status.clone());
+    app.look();
+    assert!(app.changed(1), "no time has passed since the last");
+}
+
+#[test]
 fn a_world_that_stands_still_becomes_stale_and_the_age_moves_once_a_second() {
     let (mut app, _feed) = app(Mode::Live);
     draw(&mut app);
@@ -371,18 +397,18 @@ fn a_frozen_screen_is_led_back_through_whole_moments_and_forth_again_to_where_it
     press(&mut app, KeyCode::Char(' '));
     pass(&mut app, 45..=46);
     let frozen = shown(&mut app);
-    assert!(frozen.contains("14:02:53   PAUSED 00:02 behind (space goes on)"), "{frozen}");
+    assert!(frozen.contains("14:02:53   DEMO PAUSED 00:02 behind (space goes on)"), "{frozen}");
     assert!(frozen.contains("Left back  Right on"), "{frozen}");
     for _ in 0..5 {
         press(&mut app, KeyCode::Left);
     }
     let before = shown(&mut app);
-    assert!(before.contains("14:02:48   PAUSED 00:07 behind"), "{before}");
+    assert!(before.contains("14:02:48   DEMO PAUSED 00:07 behind"), "{before}");
     // The port was up, nothing had failed, and no finding said so.
     assert!(!before.contains(" DOWN ") && !before.contains("link.down"), "{before}");
     for pane in PaneId::ALL {
         press(&mut app, KeyCode::Char(char::from_digit(pane.number().into(), 10).unwrap()));
-        assert!(shown(&mut app).contains("14:02:48   PAUSED"), "{pane:?}");
+        assert!(shown(&mut app).contains("14:02:48   DEMO PAUSED"), "{pane:?}");
     }
     press(&mut app, KeyCode::Char('1'));
     for _ in 0..5 {
@@ -391,6 +417,10 @@ fn a_frozen_screen_is_led_back_through_whole_moments_and_forth_again_to_where_it
     assert_eq!(shown(&mut app), frozen);
     press(&mut app, KeyCode::Right);
     assert!(shown(&mut app).contains("here the screen was frozen"), "{}", shown(&mut app));
+    press(&mut app, KeyCode::Char('{'));
+    assert!(shown(&mut app).contains("14:02:40   DEMO PAUSED"), "as far as they reach: {}", shown(&mut app));
+    press(&mut app, KeyCode::Char('}'));
+    assert!(shown(&mut app).contains("14:02:53   DEMO PAUSED"), "{}", shown(&mut app));
     for _ in 0..100 {
         press(&mut app, KeyCode::Left);
     }

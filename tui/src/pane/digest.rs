@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use collector::finding::{Finding, Severity};
 use collector::incident::{self, Place};
 use collector::inventory::World;
-use collector::observation::Nanos;
 
 use super::finding_row::rows;
 use super::wrap;
@@ -27,8 +26,8 @@ pub(crate) struct Told {
     pub(crate) place: Place,
     /// Further findings of the same rule and severity that it stands for.
     pub(crate) others: usize,
-    /// When the first of them began.
-    pub(crate) since: Nanos,
+    /// Which of them began first.
+    pub(crate) first: usize,
     /// Its rows on the screen.
     pub(crate) rows: u16,
 }
@@ -118,15 +117,12 @@ fn whole(world: &World, width: u16) -> Digest {
         };
         let alike = |other: &Finding| (other.rule, other.severity) == (finding.rule, finding.severity);
         let kind = findings.iter().enumerate().filter(|(at, other)| root(*at) && alike(other));
-        let since = kind.map(|(_, other)| other.first_t).min().unwrap_or(finding.first_t);
-        told.push(Told { finding: at, place: places[at], others, since, rows: rows(world, finding, width) });
+        let first = kind.min_by_key(|(_, other)| other.first_t).map_or(at, |(first, _)| first);
+        told.push(Told { finding: at, place: places[at], others, first, rows: rows(world, finding, width) });
         // Of several incidents of a kind the consequences are many and alike.
         if others == 0 {
             let parts = (at + 1..findings.len()).take_while(|part| !root(*part));
-            let part = |part: usize| {
-                let since = findings[part].first_t;
-                Told { finding: part, place: Place::Part, others: 0, since, rows: 1 }
-            };
+            let part = |part: usize| Told { finding: part, place: Place::Part, others: 0, first: part, rows: 1 };
             told.extend(parts.map(part));
         }
     }
@@ -192,6 +188,7 @@ mod tests {
         let told = digest(&world, 80, 60).told;
         assert_eq!(told.iter().filter(|told| told.place == Place::Part).count(), 0);
         assert_eq!(told[0].others, 1);
-        assert_eq!(told[0].since, link.first_t - 17, "the group is as old as its oldest");
+        let first = world.findings[told[0].first].first_t;
+        assert_eq!(first, link.first_t - 17, "the group is as old as its oldest");
     }
 }

@@ -7,6 +7,7 @@ mod whatif;
 use collector::dcqcn;
 use collector::inventory::{CongestionRecord, PortKey, PortRecord, SizeClass, World};
 use collector::observation::{Nanos, PortState};
+use collector::timeline::Ring;
 use collector::timeline::counter_table::Meaning;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -25,6 +26,8 @@ use crate::table::{self, Column};
 
 /// Latencies are of this last stretch of time, ns.
 const LATENCY_NS: Nanos = 10_000_000_000;
+/// What the numbers say where no rule speaks is of this last stretch of time, ns.
+const READING_NS: Nanos = 60_000_000_000;
 /// When the width is short there go: the quiet level, latency, ignored, pause sent, CNPs for each mark, handled, sent.
 const COLUMNS: [Column; 13] = [
     table::text("PORT", 11, 255),
@@ -144,7 +147,7 @@ impl Pane for Ecn {
         match action {
             Action::WhatIf => {
                 if let Some(port) = ports.get(self.list.row) {
-                    self.what_if.ask(&name(scene.world, port), port);
+                    self.what_if.ask(&name(scene.world, port), scene.world, port);
                 }
             }
             Action::Leave if self.what_if.is_open() => self.what_if.close(),
@@ -297,7 +300,7 @@ fn detail(scene: Scene<'_>, port: &PortRecord, width: usize) -> Vec<Line<'static
             let text = format!("{}: {} ({})", finding.rule, finding.summary, finding.grade.name());
             say(&text, theme.severity(finding.severity), &mut lines);
         }
-        None => say(reading(port), theme.text, &mut lines),
+        None => say(&reading(port, world.window_ns), theme.text, &mut lines),
     }
     lines.push(Line::raw(""));
     match &port.congestion {
@@ -316,16 +319,28 @@ fn detail(scene: Scene<'_>, port: &PortRecord, width: usize) -> Vec<Line<'static
     lines
 }
 
-/// What the numbers say when no rule speaks.
-fn reading(port: &PortRecord) -> &'static str {
-    let marks = port.rate(Meaning::EcnMarkedRx);
-    let paused = port.rate(Meaning::RxPauseDuration).is_some_and(|us| us > 1_000.0);
-    match marks {
-        None => "marks are not counted here: whether the network marks cannot be told from this port",
-        Some(0.0) if paused => "no marks, and this port is told to stop: pause comes before marking on the way",
-        Some(0.0) => "no marks: no queue was long enough, or nothing marks; this port alone cannot tell which",
-        Some(_) if paused => "marks and pause: queues fill faster than the senders slow down",
-        Some(_) => "marks, no pause: congestion control at work; no rule takes them for wrong",
+/// What the numbers say when no rule speaks: those of a minute, for bursts come and go.
+fn reading(port: &PortRecord, window_ns: u64) -> String {
+    let windows = usize::try_from(READING_NS / window_ns.max(1)).unwrap_or(1).max(1);
+    let known = |meaning| {
+        let rings = port.rates.get(&meaning).into_iter();
+        rings.flat_map(Ring::newest_first).take(windows).flatten()
+    };
+    let paused = known(Meaning::RxPauseDuration).any(|us| us > 1_000.0);
+    let seen = known(Meaning::EcnMarkedRx).count() as u64;
+    let lately = number::span(seen.saturating_mul(window_ns));
+    match known(Meaning::EcnMarkedRx).reduce(f64::max) {
+        None => "marks are not counted here: whether the network marks cannot be told from this port".to_owned(),
+        Some(0.0) if paused => {
+            format!("no marks in {lately}, and this port was told to stop: pause comes before marking on the way")
+        }
+        Some(0.0) => {
+            format!(
+                "no marks in {lately}: no queue was long enough, or nothing marks; this port alone cannot tell which"
+            )
+        }
+        Some(_) if paused => format!("marks and pause in {lately}: queues fill faster than the senders slow down"),
+        Some(_) => format!("marks and no pause in {lately}: congestion control at work; no rule takes them for wrong"),
     }
 }
 

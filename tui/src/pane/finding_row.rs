@@ -11,6 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::beginning::from_the_start;
 use super::{Scene, put, row, wrap};
 use crate::number;
 use crate::table::{self, Column};
@@ -28,8 +29,8 @@ pub(crate) struct Entry<'f> {
     pub(crate) place: Place,
     /// So many more of the same rule are told by this line.
     pub(crate) others: usize,
-    /// When the first of them began.
-    pub(crate) since: Nanos,
+    /// That of them which began first.
+    pub(crate) first: &'f Arc<Finding>,
 }
 
 fn subject(finding: &Finding, place: Place, others: usize) -> String {
@@ -43,17 +44,12 @@ fn name(finding: &Finding) -> String {
     finding.subject.to_string().replace(" 0000:", " ")
 }
 
-/// It was so already when the watching began, or at the first look after that: when it began is not known.
-pub(crate) fn from_the_start(world: &World, first_t: Nanos) -> bool {
-    first_t <= world.started.saturating_add(world.window_ns.saturating_mul(2))
-}
-
 /// For how long, at most seven characters; `>` where it began before anybody watched.
-fn lasted(world: &World, from: Nanos, to: Nanos) -> String {
-    let ns = to.saturating_sub(from);
+fn lasted(world: &World, finding: &Finding, to: Nanos) -> String {
+    let ns = to.saturating_sub(finding.first_t);
     let age = number::age(ns);
     match ns / 1_000_000_000 {
-        _ if !from_the_start(world, from) => age,
+        _ if !from_the_start(world, finding) => age,
         s @ 3_600..86_400 => format!(">{}h {:02}m", s / 3_600, s / 60 % 60),
         _ => format!(">{age}"),
     }
@@ -112,7 +108,7 @@ pub(crate) fn draw_finding(scene: Scene<'_>, area: Rect, buf: &mut Buffer, entry
     };
     let lead = [
         Line::styled(severity, style(theme.severity_word(finding.severity))),
-        Line::styled(lasted(world, entry.since, until), style(theme.text)),
+        Line::styled(lasted(world, entry.first, until), style(theme.text)),
         Line::styled(subject(finding, entry.place, entry.others), style(theme.strong)),
     ];
     let grade = Line::styled(finding.grade.name(), style(theme.dim));

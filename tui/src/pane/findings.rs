@@ -5,15 +5,16 @@ use std::sync::Arc;
 use collector::finding::{Book, Evidence, Finding, FindingState, Grade, SubjectKey};
 use collector::incident::{self, Place};
 use collector::inventory::World;
-use collector::rule::{self, Settings, View};
+use collector::rule::{self, View};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::about::About;
+use super::beginning::from_the_start;
 use super::finding_charts::{Charts, charts};
-use super::finding_row::{Entry, draw_finding, from_the_start};
+use super::finding_row::{Entry, draw_finding};
 use super::judged::{Judged, NotJudged, nowhere};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, wrap};
 use crate::health;
@@ -142,7 +143,7 @@ impl Pane for Findings {
         let place = |index: usize| places.get(index).copied().unwrap_or(Place::Root(0));
         let shown = findings.iter().enumerate().skip(self.list.top).take(usize::from(rows));
         for (line, (index, finding)) in (0u16..).zip(shown) {
-            let entry = Entry { finding, place: place(index), others: 0, since: finding.first_t };
+            let entry = Entry { finding, place: place(index), others: 0, first: finding };
             draw_finding(scene, row(area, line), buf, entry, index == self.list.row);
         }
         let Some(finding) = findings.get(self.list.row) else { return };
@@ -297,7 +298,7 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     let when = if over {
         let end = number::moment(world, finding.t, true);
         format!("since {since}, over at {end} ({})", number::age(finding.t.saturating_sub(finding.first_t)))
-    } else if from_the_start(world, finding.first_t) {
+    } else if from_the_start(world, finding) {
         let least = number::age(world.now.saturating_sub(finding.first_t));
         format!("since {since} or earlier, when nobody watched: for at least {least}")
     } else {
@@ -325,8 +326,8 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     charts(scene, finding, look, &mut lines);
     let rule = rule::find(finding.rule);
     if let Some(rule) = rule {
-        let (settings, book) = (Settings::default(), Book::default());
-        let view = View { world, now: world.now, settings: &settings, book: &book };
+        let book = Book::default();
+        let view = View { world, now: world.now, settings: &world.settings, book: &book };
         for (at, command) in rule.hand_check(&view, finding).iter().enumerate() {
             section(if at == 0 { "by hand" } else { "" }, &format!("$ {command}"), theme.info, &mut lines);
         }
@@ -357,9 +358,9 @@ fn evidence(finding: &Finding, scene: Scene<'_>, page: Page, lines: &mut Vec<Lin
     }
     let theme = scene.theme;
     // Numbers that are not of now say so.
-    let old = scene.world.now.saturating_sub(finding.t);
+    let old = scene.world.now.saturating_sub(finding.measured_t);
     if old > FRESH_NS {
-        let at = number::moment(scene.world, finding.t, false);
+        let at = number::moment(scene.world, finding.measured_t, false);
         let text = format!(" {:<wide$}measured {at}, {} ago", "", number::age(old), wide = page.lead() - 1);
         lines.push(Line::styled(text, theme.dim));
     }
@@ -425,8 +426,8 @@ mod tests {
         assert!(text.starts_with("link.down:mlx5_4/1 on gpu-node-17\n"), "{text}");
         let finding = &world.findings[0];
         let rule = rule::find(finding.rule).unwrap();
-        let (settings, book) = (Settings::default(), Book::default());
-        let view = View { world: &world, now: world.now, settings: &settings, book: &book };
+        let book = Book::default();
+        let view = View { world: &world, now: world.now, settings: &world.settings, book: &book };
         for command in rule.hand_check(&view, finding) {
             assert!(text.lines().any(|line| line.ends_with(&format!("$ {command}"))), "{command}\n{text}");
         }
@@ -459,12 +460,20 @@ mod tests {
         let mut world = (*sample::faulty()).clone();
         let now = world.now;
         let finding = Arc::make_mut(&mut world.findings[0]);
-        finding.t = now - 1_000_000_000;
+        // Raised long ago, and measured again and again since.
+        (finding.t, finding.measured_t) = (now - 900_000_000_000, now - 1_000_000_000);
         (finding.evidence[0].unit, finding.evidence[0].value) = ("ns".into(), Some(7_630.0));
         let text = text_of(&Arc::new(world.clone()), &world.findings[0]);
         assert!(!text.contains(" measured ") && text.contains("7.63 µs"), "{text}");
-        Arc::make_mut(&mut world.findings[0]).t = now - 90_000_000_000;
-        let text = text_of(&Arc::new(world.clone()), &world.findings[0]);
-        assert!(text.contains(", 01:30 ago"), "{text}");
+        let finding = Arc::make_mut(&mut world.findings[0]);
+        finding.measured_t = now - 90_000_000_000;
+        // Over or not: when it ended is not when it was measured.
+        for (state, t) in [(FindingState::Raised, now - 900_000_000_000), (FindingState::Cleared, now - 1_000_000_000)]
+        {
+            let finding = Arc::make_mut(&mut world.findings[0]);
+            (finding.state, finding.t) = (state, t);
+            let text = text_of(&Arc::new(world.clone()), &world.findings[0]);
+            assert!(text.contains(", 01:30 ago"), "{text}");
+        }
     }
 }

@@ -4,10 +4,12 @@
 //! have a history somewhere in the world; what has none (a state, a limit) has no chart.
 
 use collector::finding::{Finding, SubjectKey};
-use collector::inventory::{LatencyWindow, PcieRecord, PortRecord, PostWindow, SizeClass, World};
+use collector::inventory::{LatencyWindow, PcieRecord, PortRecord, World};
 use collector::observation::AerSeverity;
-use collector::timeline::counter_table::Meaning;
+use collector::timeline::Ring;
+use collector::timeline::counter_table::{Meaning, Unit};
 
+use super::evidence_source::{Of, known};
 use crate::health;
 use crate::lane::Axis;
 use crate::number;
@@ -49,78 +51,12 @@ impl Write {
 /// One history on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct History {
-    /// The evidence's name.
+    /// The evidence's name, where it shows just that.
     pub(crate) name: String,
     /// A value a cell.
     pub(crate) values: Vec<Option<f64>>,
     /// How they are written.
     pub(crate) write: Write,
-}
-
-/// What stands behind a name in words.
-#[derive(Debug, Clone, Copy)]
-enum Of {
-    Rate(Meaning, Write),
-    /// Something else that goes with it, under its own name.
-    Called(&'static str, Meaning),
-    /// A limit.
-    Nothing,
-    /// Of the ports the evidence names one by one, together.
-    Sum(Meaning, Write),
-    /// The one per the other.
-    Ratio(Meaning, Meaning),
-    /// Microseconds a second, as a share of time.
-    Paused(Meaning),
-    Posted(fn(&PostWindow) -> Option<f64>, Write),
-    Latency(SizeClass, f64),
-    Loopback,
-    Failures,
-    Aer(Option<AerSeverity>),
-}
-
-/// Names of evidence and what stands behind them; the first that the evidence's name begins with counts.
-const KNOWN: &[(&str, Of)] = &[
-    ("marked / received packets", Of::Ratio(Meaning::EcnMarkedRx, Meaning::RxPackets)),
-    ("packets received with CE", Of::Rate(Meaning::EcnMarkedRx, Write::PerSecond)),
-    ("packets marked by the NIC", Of::Rate(Meaning::EcnMarkedRx, Write::PerSecond)),
-    ("received share of the rate", Of::Rate(Meaning::RxBytes, Write::Bits)),
-    ("sent share of the rate", Of::Rate(Meaning::TxBytes, Write::Bits)),
-    ("throughput sent", Of::Rate(Meaning::TxBytes, Write::Bits)),
-    ("throughput", Of::Rate(Meaning::RxBytes, Write::Bits)),
-    ("sum sent", Of::Sum(Meaning::TxBytes, Write::Bits)),
-    ("sum received", Of::Sum(Meaning::RxBytes, Write::Bits)),
-    ("pause received", Of::Paused(Meaning::RxPauseDuration)),
-    ("pause sent", Of::Paused(Meaning::TxPauseDuration)),
-    ("CNPs sent", Of::Rate(Meaning::CnpSent, Write::PerSecond)),
-    ("CNPs handled", Of::Rate(Meaning::CnpHandled, Write::PerSecond)),
-    ("CNPs ignored", Of::Rate(Meaning::CnpIgnored, Write::PerSecond)),
-    ("CNPs received / packets sent", Of::Ratio(Meaning::CnpHandled, Meaning::TxPackets)),
-    ("packets out of sequence", Of::Rate(Meaning::OutOfSequence, Write::PerSecond)),
-    ("pre-FEC bit error ratio, limit", Of::Nothing),
-    ("pre-FEC bit error ratio", Of::Called("bits that FEC corrected", Meaning::PreFecCorrectedBits)),
-    ("errors after FEC", Of::Rate(Meaning::PostFecErrors, Write::PerSecond)),
-    ("CRC errors", Of::Rate(Meaning::CrcErrors, Write::PerSecond)),
-    ("symbol errors", Of::Rate(Meaning::SymbolError, Write::PerSecond)),
-    ("QPs posted to", Of::Posted(|w| Some(f64::from(w.qps)), Write::Count)),
-    ("changes of the QP, of all posts", Of::Posted(|w| share(w.switches.0, w.switches.1), Write::Share)),
-    ("work requests of at most 4 KB", Of::Posted(|w| share(w.small, w.sized), Write::Share)),
-    ("work requests", Of::Posted(|w| Some(w.wrs as f64), Write::Count)),
-    ("latency of small operations", Of::Posted(PostWindow::mean_small_latency_ns, Write::Time)),
-    ("latency, mean", Of::Posted(PostWindow::mean_latency_ns, Write::Time)),
-    ("median latency of small operations", Of::Latency(SizeClass::Small, 0.5)),
-    ("loopback latency", Of::Loopback),
-    ("QPs in error", Of::Failures),
-    ("QPs in ERR", Of::Failures),
-    ("QPs that went to the error state", Of::Failures),
-    ("Rollover + Timeout", Of::Aer(Some(AerSeverity::Corrected))),
-    ("corrected errors", Of::Aer(Some(AerSeverity::Corrected))),
-    ("non-fatal errors", Of::Aer(Some(AerSeverity::Nonfatal))),
-    ("fatal errors", Of::Aer(Some(AerSeverity::Fatal))),
-    ("pcie.aer", Of::Aer(None)),
-];
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// The histories behind a finding, in the order of its evidence; what the port carried meanwhile comes last.
@@ -160,8 +96,13 @@ fn of_counter(port: &PortRecord, name: &str, axis: &Axis) -> Option<History> {
     let series = port.counter(name)?;
     let alone = |meaning: &Meaning| port.series_of(*meaning).count() == 1;
     if let Some(ring) = series.def.meaning.filter(alone).and_then(|meaning| port.rates.get(&meaning)) {
-        let write = if series.def.unit.bytes_factor().is_some() { Write::Bits } else { Write::PerSecond };
-        return Some(History { name: name.to_owned(), values: axis.values(ring), write });
+        let values = axis.values(ring);
+        let (values, write) = match series.def.unit {
+            Unit::Bytes | Unit::Words4 => (values, Write::Bits),
+            Unit::Microseconds => (of_time(values), Write::Share),
+            _ => (values, Write::PerSecond),
+        };
+        return Some(History { name: name.to_owned(), values, write });
     }
     let changes = series.changes_since(axis.from()).filter_map(|(t, n)| Some((t, n? as f64)));
     let values = summed(axis, series.known_since().unwrap_or(axis.now), changes);
@@ -169,31 +110,33 @@ fn of_counter(port: &PortRecord, name: &str, axis: &Axis) -> Option<History> {
 }
 
 fn in_words(world: &World, port: &PortRecord, finding: &Finding, name: &str, axis: &Axis) -> Option<History> {
-    let (_, of) = KNOWN.iter().find(|(begin, _)| name.starts_with(begin))?;
+    let (name, of) = known(name)?;
     let ring = |meaning| port.rates.get(&meaning).map(|ring| axis.values(ring));
     let (values, write) = match of {
-        Of::Rate(meaning, write) => (ring(*meaning)?, *write),
-        Of::Called(name, meaning) => {
-            let name = (*name).to_owned();
-            return Some(History { name, values: ring(*meaning)?, write: Write::PerSecond });
+        Of::Rate(meanings, write) => (together(port, meanings, axis)?, write),
+        Of::Sum(meaning) => (summed_up(world, finding, meaning, axis)?, Write::Bits),
+        Of::Busier => {
+            let carried = |meaning| port.rates.get(&meaning).map(|ring| (ring, sum_of(ring, axis.windows)));
+            let both = [carried(Meaning::TxBytes), carried(Meaning::RxBytes)];
+            // Of two alike the first, as the rule has it.
+            let busier = both.into_iter().flatten().reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+            (axis.values(busier.0), Write::Bits)
         }
-        Of::Nothing => return None,
-        Of::Sum(meaning, write) => (summed_up(world, finding, *meaning, axis)?, *write),
         Of::Ratio(some, all) => {
-            let whole = ring(*all)?;
+            let whole = ring(all)?;
             let ratio = |(some, all): (Option<f64>, Option<f64>)| {
                 some.zip(all).filter(|(_, all)| *all > 0.0).map(|(some, all)| some / all)
             };
-            (ring(*some)?.into_iter().zip(whole).map(ratio).collect(), Write::Share)
+            (together(port, some, axis)?.into_iter().zip(whole).map(ratio).collect(), Write::Share)
         }
-        Of::Paused(meaning) => (ring(*meaning)?.into_iter().map(|us| us.map(|us| us / 1e6)).collect(), Write::Share),
+        Of::Paused(meaning) => (of_time(ring(meaning)?), Write::Share),
         Of::Posted(pick, write) => {
             let windows = port.posting.newest_first().take_while(|window| window.t > axis.from());
-            (averaged(axis, windows.filter_map(|window| Some((window.t, pick(window)?)))), *write)
+            (averaged(axis, windows.filter_map(|window| Some((window.t, pick(window)?)))), write)
         }
         Of::Latency(class, q) => {
-            let quantile = |window: &LatencyWindow| Some((window.t, window.quantile_ns(*q)?));
-            (averaged(axis, port.latencies.since(*class, axis.from()).filter_map(quantile)), Write::Time)
+            let quantile = |window: &LatencyWindow| Some((window.t, window.quantile_ns(q)?));
+            (averaged(axis, port.latencies.since(class, axis.from()).filter_map(quantile)), Write::Time)
         }
         Of::Loopback => {
             let measured = port.loopbacks.since(axis.from());
@@ -211,10 +154,30 @@ fn in_words(world: &World, port: &PortRecord, finding: &Finding, name: &str, axi
                 SubjectKey::Pci(pci) => world.pcie.get(pci),
                 _ => world.function_of(port).and_then(|pci| world.pcie.get(pci)),
             };
-            (aer(function?, *severity, world.started, axis), Write::Count)
+            (aer(function?, severity, world.started, axis), Write::Count)
         }
     };
     Some(History { name: name.to_owned(), values, write })
+}
+
+/// Rates of several meanings together, of those that are counted: what a rule adds up it adds up so. `None` where none is.
+fn together(port: &PortRecord, meanings: &[Meaning], axis: &Axis) -> Option<Vec<Option<f64>>> {
+    let add = |(a, b): (Option<f64>, Option<f64>)| match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    };
+    let rings = meanings.iter().filter_map(|meaning| Some(axis.values(port.rates.get(meaning)?)));
+    rings.reduce(|sum, one| sum.into_iter().zip(one).map(add).collect())
+}
+
+/// What the newest windows come to.
+fn sum_of(ring: &Ring, windows: usize) -> f64 {
+    ring.newest_first().take(windows).flatten().sum()
+}
+
+/// Microseconds a second as a share of time.
+fn of_time(values: Vec<Option<f64>>) -> Vec<Option<f64>> {
+    values.into_iter().map(|us| us.map(|us| us / 1e6)).collect()
 }
 
 /// The sum over the ports that the evidence has a row of; unknown where one of them is. `None` where it names none.
@@ -277,6 +240,29 @@ fn averaged(axis: &Axis, samples: impl Iterator<Item = (u64, f64)>) -> Vec<Optio
     values
 }
 
+/// A chart that bears the name of evidence has its unit, or counts a second what that counts: told otherwise.
+#[cfg(test)]
+pub(crate) fn misnamed(world: &World, finding: &Finding) -> Vec<String> {
+    let axis = Axis::new(world.now, 120, world.window_ns, 60);
+    let alike = |write: Write, unit: &str| match write {
+        Write::Bits => unit == "Gb/s" || unit == "bytes",
+        Write::Share => ["share", "share of time", "percent", "microseconds"].contains(&unit),
+        Write::Time => unit == "ns" || unit == "µs",
+        Write::PerSecond | Write::Count => {
+            let of_things =
+                |unit: &str| !["Gb/s", "share", "share of time", "percent", "ns", "µs", "s"].contains(&unit);
+            of_things(unit) && (write == Write::PerSecond || !unit.ends_with("/s"))
+        }
+    };
+    let its = |history: &History| finding.evidence.iter().find(|row| row.series == history.name).cloned();
+    let charts = histories(world, finding, &axis).into_iter();
+    let wrong =
+        charts.filter_map(|chart| Some((its(&chart)?, chart))).filter(|(row, chart)| !alike(chart.write, &row.unit));
+    wrong
+        .map(|(row, chart)| format!("{}: {} in {}, charted as {:?}", finding.id(), row.series, row.unit, chart.write))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,6 +313,46 @@ mod tests {
     }
 
     #[test]
+    fn what_a_rule_adds_up_its_chart_adds_up() {
+        let world = crate::sample::faulty();
+        let axis = Axis::new(world.now, 60, world.window_ns, 60);
+        let mut port = (*world.ports[0]).clone();
+        let rates = [
+            (Meaning::EcnMarkedRx, 1.0),
+            (Meaning::HostMarked, 2.0),
+            (Meaning::CnpSent, 4.0),
+            (Meaning::CnpHandled, 8.0),
+            (Meaning::CnpIgnored, 16.0),
+            (Meaning::TxPackets, 96.0),
+            (Meaning::OutOfSequence, 32.0),
+            (Meaning::SequenceNak, 64.0),
+            (Meaning::RxBytes, 128.0),
+            (Meaning::TxBytes, 1024.0),
+        ];
+        port.rates.clear();
+        for (meaning, rate) in rates {
+            port.rates.entry(meaning).or_default().push(Some(rate));
+        }
+        let chart = |name: &str| {
+            let history = in_words(&world, &port, &world.findings[0], name, &axis)?;
+            Some((history.name, history.write, history.values.last().copied().flatten()?))
+        };
+        let is = |name: &str, write, value| Some((name.to_owned(), write, value));
+        let own = |name: &str, value| assert_eq!(chart(name), is(name, Write::PerSecond, value), "{name}");
+        own("packets marked by the NIC", 2.0);
+        own("CNPs sent", 4.0);
+        own("CNPs handled", 8.0);
+        own("CNPs handled and ignored here", 24.0);
+        // What is not counted is not added.
+        own("packets out of sequence, discarded, NAKed", 96.0);
+        let ratio = "CNPs received / packets sent";
+        assert_eq!(chart(ratio), is(ratio, Write::Share, 0.25));
+        assert_eq!(chart("received share of the rate"), is("received", Write::Bits, 128.0));
+        assert_eq!(chart("throughput, mean"), is("throughput", Write::Bits, 1024.0));
+        assert_eq!((chart("CNPs sent by the peer"), chart("packets received with CE, ever")), (None, None));
+    }
+
+    #[test]
     fn a_qp_that_was_moved_on_purpose_is_in_no_chart_of_those_nobody_asked_for() {
         let mut world = (*crate::sample::faulty()).clone();
         let (_, of_port) = world.qp_failures.iter().find(|(_, failure)| !failure.asked).cloned().unwrap();
@@ -344,6 +370,14 @@ mod tests {
         let failures = Arc::make_mut(&mut world.qp_failures);
         failures.push(world.now, of_port);
         assert!((chart(&world) - before - 1.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn no_chart_of_the_sample_bears_the_name_of_something_else() {
+        let world = crate::sample::faulty();
+        let wrong: Vec<String> =
+            world.findings.iter().chain(&world.cleared).flat_map(|finding| misnamed(&world, finding)).collect();
+        assert_eq!(wrong, [""; 0]);
     }
 
     #[test]

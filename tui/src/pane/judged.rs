@@ -72,12 +72,15 @@ impl Judged {
 fn ask(rule: &dyn rule::Rule, world: &World) -> [Option<NotJudged>; 2] {
     let book = Book::default();
     let view = View { world, now: world.now, settings: &world.settings, book: &book };
-    let missing = rule::not_judged(rule, &view).map(|why| (rule.id(), why, false));
+    if let Some(why) = rule::not_judged(rule, &view) {
+        // What it would lack besides is not the question.
+        return [Some((rule.id(), why, false)), None];
+    }
     let in_part = rule::judged_in_part(rule, &view).map(|rule::Part { judged, of, reason, .. }| {
         let how = if judged == of { "in part".to_owned() } else { format!("on {judged} of {of}") };
         (rule.id(), format!("judged {how}: {reason}"), true)
     });
-    [missing, in_part]
+    [None, in_part]
 }
 
 /// Those that cannot be judged first.
@@ -91,6 +94,7 @@ mod tests {
     use super::*;
     use crate::sample;
     use collector::inventory::QpTable;
+    use collector::timeline::arithmetic::Reading;
 
     #[test]
     fn an_answer_is_kept_for_a_while_and_never_for_an_earlier_time() {
@@ -122,6 +126,24 @@ mod tests {
         let rules = |told: &[NotJudged]| told.iter().map(|(rule, ..)| *rule).collect::<Vec<_>>();
         assert_eq!(rules(&judged.missing(&world)), rules(&Judged::default().missing(&world)));
         assert_ne!(rules(&judged.missing(&world)), rules(&first));
+    }
+
+    #[test]
+    fn a_rule_is_told_once() {
+        let mut world = (*sample::healthy()).clone();
+        // One port of all counts marks: it takes more, and the others could not be judged either.
+        for port in &mut world.ports[1..] {
+            let sets = Arc::make_mut(port).sets.iter_mut();
+            for series in sets.flat_map(|set| &mut set.series).filter(|series| series.name.contains("ecn")) {
+                series.reading = Reading::Unavailable("no such counter".into());
+            }
+        }
+        let missing = Judged::default().missing(&world);
+        let of_rails: Vec<_> = missing.iter().filter(|(rule, ..)| *rule == "ecn.rail_asymmetry").collect();
+        assert!(matches!(of_rails[..], [(_, _, false)]), "{of_rails:?}");
+        let mut rules: Vec<&str> = missing.iter().map(|(rule, ..)| *rule).collect();
+        rules.sort_unstable();
+        assert!(rules.windows(2).all(|pair| pair[0] != pair[1]), "{rules:?}");
     }
 
     #[test]

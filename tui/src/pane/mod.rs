@@ -2,14 +2,17 @@
 //! ask to open something ([`Reaction::Open`]).
 
 mod about;
+mod beginning;
 mod digest;
 pub(crate) mod ecn;
+mod evidence_source;
 pub(crate) mod failover;
 mod finding_charts;
 mod finding_row;
 pub(crate) mod findings;
 mod history;
 mod judged;
+mod looked;
 pub(crate) mod overview;
 pub(crate) mod own;
 pub(crate) mod pcie;
@@ -27,6 +30,9 @@ use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+
+#[cfg(test)]
+pub(crate) use history::misnamed;
 
 use crate::key::Action;
 use crate::theme::Theme;
@@ -204,10 +210,15 @@ pub(crate) trait Pane {
     fn type_key(&mut self, _key: KeyEvent) {}
 }
 
-/// Draws a line into row `row` of an area, if it has one.
+/// Draws a line into row `row` of an area, if it has one. What does not fit is said to go on: a cut number is another number.
 pub(crate) fn put(buf: &mut Buffer, area: Rect, row: u16, line: &Line<'_>) {
-    if row < area.height {
-        buf.set_line(area.x, area.y + row, line, area.width);
+    if row >= area.height || area.width == 0 {
+        return;
+    }
+    buf.set_line(area.x, area.y + row, line, area.width);
+    let width = usize::from(area.width);
+    if line.width() > width && Line::raw(line.to_string().trim_end()).width() > width {
+        buf[(area.right() - 1, area.y + row)].set_symbol("…");
     }
 }
 

@@ -12,7 +12,8 @@ use ratatui::text::{Line, Span};
 
 use super::digest::{Digest, digest, wanted};
 use super::finding_row::{Entry, draw_finding};
-use super::judged::Judged;
+use super::judged::{Judged, nowhere};
+use super::looked::Looked;
 use super::port_row::{columns, fold_cells, port_cells};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
 use crate::health;
@@ -50,8 +51,9 @@ pub(crate) struct Overview {
     /// The last screen had fewer rows than there are ports: those that need a look come first.
     short: bool,
     judged: Judged,
-    /// Rules that cannot be judged.
-    unjudged: usize,
+    looked: Looked,
+    /// Rules that cannot be judged anywhere, and those that are judged in part only.
+    unjudged: (usize, usize),
     /// Cells the table had.
     width: u16,
     unfolded: BTreeSet<Option<DeviceId>>,
@@ -101,7 +103,8 @@ impl Overview {
             let (Some(finding), true) = (scene.world.findings.get(told.finding), y < area.height) else { break };
             let height = told.rows.min(area.height - y);
             let selected = self.part == Part::Findings && index == self.findings.row;
-            let entry = Entry { finding, place: told.place, others: told.others, since: told.since };
+            let first = scene.world.findings.get(told.first).unwrap_or(finding);
+            let entry = Entry { finding, place: told.place, others: told.others, first };
             draw_finding(scene, Rect { height, ..row(area, y) }, buf, entry, selected);
             self.finding_rows.extend((0..height).map(|_| index));
             y += height;
@@ -125,10 +128,13 @@ impl Overview {
 
     fn findings_told(&self, world: &World) -> String {
         let title = match incident::count(&world.findings) {
-            0 if self.unjudged == 0 => return "findings: none".to_owned(),
             0 => {
                 let all = rule::all().len();
-                return format!("findings: none; {} of {all} rules cannot be judged here: 9", self.unjudged);
+                return match self.unjudged {
+                    (0, 0) => "findings: none".to_owned(),
+                    (0, part) => format!("findings: none; {part} of {all} rules are judged only in part: 9"),
+                    (nowhere, _) => format!("findings: none; {nowhere} of {all} rules cannot be judged here: 9"),
+                };
             }
             1 => "1 finding".to_owned(),
             n => format!("{n} findings"),
@@ -180,6 +186,7 @@ impl Pane for Overview {
             draw_nothing(scene, area, buf);
             return;
         }
+        self.looked.look(scene.world, scene.generation);
         let columns = columns(scene.world);
         self.width = area.width.saturating_sub(1);
         let placed = table::fit(&columns, self.width, self.skip);
@@ -195,7 +202,7 @@ impl Pane for Overview {
         self.ports.fit(self.rows.len(), usize::from(for_ports.saturating_sub(1)));
         let visible = self.rows.iter().enumerate().skip(self.ports.top).take(self.ports.height);
         for (line, (index, entry)) in (1u16..).zip(visible) {
-            let cells = cells(scene, entry);
+            let cells = cells(scene, entry, &self.looked);
             let place = row(inner, line);
             if self.part == Part::Ports && index == self.ports.row {
                 buf.set_style(row(area, line), scene.theme.selected);
@@ -208,7 +215,8 @@ impl Pane for Overview {
         self.places = (1, for_ports + 1);
         self.draw_findings(scene, below(list, 1), buf);
         if scene.world.findings.is_empty() {
-            self.unjudged = self.judged.missing(scene.world).len();
+            let missing = self.judged.missing(scene.world);
+            self.unjudged = (nowhere(&missing), missing.len() - nowhere(&missing));
         }
         heading(buf, list, 0, &self.findings_title(scene.world), scene.theme);
         let used = u16::try_from(self.finding_rows.len()).unwrap_or(u16::MAX);
@@ -383,11 +391,13 @@ fn rows(world: &World, unfolded: &BTreeSet<Option<DeviceId>>) -> Vec<Row> {
     rows
 }
 
-fn cells<'a>(scene: Scene<'a>, entry: &Row) -> Vec<Line<'a>> {
+fn cells<'a>(scene: Scene<'a>, entry: &Row, looked: &Looked) -> Vec<Line<'a>> {
     match entry {
         Row::Port { port, part } => {
             let port = &scene.world.ports[*port];
-            port_cells(scene, scene.world.device(port.key.device), port, *part)
+            let device = scene.world.device(port.key.device);
+            let health = looked.limit(port.key, health::of(scene.world, device, port));
+            port_cells(scene, device, port, &health, *part)
         }
         Row::Bare(id) => {
             let device = scene.world.device(*id);
@@ -475,6 +485,27 @@ mod tests {
         assert!(few.contains("of 6 ports in sight, 3 findings"), "{few}");
         // Back where all fit the order is that of the devices.
         assert_eq!(drawn(&mut pane, (80, 20)), all);
+    }
+
+    #[test]
+    fn rules_that_are_judged_in_part_are_not_told_as_judged_nowhere() {
+        let told = |unjudged| Overview { unjudged, ..Overview::default() }.findings_told(&sample::healthy());
+        let all = rule::all().len();
+        assert_eq!(told((0, 0)), "findings: none");
+        assert_eq!(told((0, 4)), format!("findings: none; 4 of {all} rules are judged only in part: 9"));
+        assert_eq!(told((9, 4)), format!("findings: none; 9 of {all} rules cannot be judged here: 9"));
+        // The page of sources counts the same.
+        let world = sample::healthy();
+        assert!(world.findings.is_empty());
+        let (status, theme) = (sample::Node::status(Mode::Live), Theme::new(ThemeName::Dark, true));
+        let coverage = world.coverage();
+        let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+        let mut pane = Overview::default();
+        let area = Rect::new(0, 0, 120, 40);
+        pane.draw(scene, area, &mut Buffer::empty(area));
+        let missing = Judged::default().missing(&world);
+        assert!(missing.iter().any(|(_, _, in_part)| *in_part), "{missing:?}");
+        assert_eq!(pane.unjudged.0, nowhere(&missing));
     }
 
     #[test]

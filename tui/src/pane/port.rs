@@ -13,6 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use self::counters::{COUNTERS, SIGNS_NS, counter, names, sign};
+use super::looked::Looked;
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
@@ -61,6 +62,7 @@ pub(crate) struct PortPane {
     filter: String,
     /// The filter is being typed.
     typing: bool,
+    looked: Looked,
 }
 
 impl PortPane {
@@ -98,7 +100,8 @@ impl Pane for PortPane {
         };
         self.key = Some(port.key);
         let device = world.device(port.key.device);
-        put(buf, area, 0, &title(scene, device, port));
+        self.looked.look(scene.world, scene.generation);
+        put(buf, area, 0, &title(scene, device, port, &self.looked));
         put(buf, area, 1, &details(scene, device, port));
         let loopback = loopback(scene, port);
         if let Some(line) = &loopback {
@@ -131,7 +134,7 @@ impl Pane for PortPane {
         let unknown = rows.iter().filter(|(series, _)| series.value().is_none()).count();
         let unknown = if unknown > 0 { format!("; {unknown} unknown, each with its reason") } else { String::new() };
         let since = number::moment(world, port.first_seen.0.max(world.started), false);
-        let order = if self.listed { "as listed" } else { "those that say something first" };
+        let order = if self.listed { "as listed" } else { "errors that grew first" };
         let text = match (self.typing, self.filter.is_empty()) {
             (true, _) => format!("/ {}▏ (Enter keeps, Esc clears)", self.filter),
             (false, false) => format!("{} of {all} counters   / {}", rows.len(), self.filter),
@@ -195,9 +198,9 @@ impl Pane for PortPane {
     }
 }
 
-fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -> Line<'a> {
+fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord, looked: &Looked) -> Line<'a> {
     let (world, theme) = (&**scene.world, scene.theme);
-    let health = health::of(world, device, port);
+    let health = looked.limit(port.key, health::of(world, device, port));
     let style = match health.severity {
         Some(severity) => theme.severity_word(severity),
         None if health.well => theme.good,
@@ -207,11 +210,14 @@ fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -
         Span::styled(format!(" {}/{}  ", device.name, port.key.port), theme.strong),
         Span::styled(format!(" {} ", health.word), style),
     ];
+    let lacking = looked.lacking(port.key);
     if let Some(finding) = health::worst(world, port) {
         spans.push(Span::styled(
             format!("  {} ({}): {}", finding.rule, finding.grade.name(), finding.summary),
             theme.text,
         ));
+    } else if !health.well && !lacking.is_empty() {
+        spans.push(Span::styled(format!("  no rule can look here for {}: 9", lacking.join(", ")), theme.dim));
     }
     Line::from(spans)
 }
@@ -283,7 +289,8 @@ fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord,
             Write::Share => Some(1e6),
             _ => None,
         };
-        let now = values.get(usize::from(at)).copied().flatten();
+        // The last cell is a mean of its windows: now is the newest of them.
+        let now = if cursor == 0 { newest(port, meanings) } else { values.get(usize::from(at)).copied().flatten() };
         let style = match label {
             "RX" => theme.receive,
             "TX" => theme.send,
@@ -344,6 +351,12 @@ pub(crate) fn axis_line(buf: &mut Buffer, place: Rect, scene: Scene<'_>, axis: &
     if lane.height > 0 && at < lane.width {
         buf.set_string(lane.x + at, lane.y, "▼", theme.strong);
     }
+}
+
+/// The sum of several meanings in the window that was closed last; unknown where none of them is known.
+fn newest(port: &PortRecord, meanings: &[Meaning]) -> Option<f64> {
+    let rings = port_row::understood(port, meanings).filter_map(|meaning| port.rates.get(&meaning));
+    rings.filter_map(Ring::last).reduce(|a, b| a + b)
 }
 
 /// The sum of several meanings' histories, cell by cell; unknown where none of them is known.

@@ -9,7 +9,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::Scene;
-use crate::health::{self, Health};
+use crate::health::Health;
 use crate::lane;
 use crate::number::{self, UNKNOWN};
 use crate::table::{self, Column};
@@ -131,9 +131,14 @@ pub(crate) fn fold_cells<'a>(scene: Scene<'a>, parent: Option<DeviceId>, ports: 
 }
 
 /// The cells of a port, in the order of [`columns`].
-pub(crate) fn port_cells<'a>(scene: Scene<'a>, device: &DeviceRecord, port: &PortRecord, inner: bool) -> Vec<Line<'a>> {
+pub(crate) fn port_cells<'a>(
+    scene: Scene<'a>,
+    device: &DeviceRecord,
+    port: &PortRecord,
+    health: &Health,
+    inner: bool,
+) -> Vec<Line<'a>> {
     let (world, theme) = (&**scene.world, scene.theme);
-    let health = health::of(world, device, port);
     // A broken port is a red line, not a red word at its end.
     let base = match health.severity {
         Some(Severity::Critical) => theme.critical,
@@ -181,7 +186,7 @@ pub(crate) fn port_cells<'a>(scene: Scene<'a>, device: &DeviceRecord, port: &Por
         loud(errors_text(port, from), theme.critical),
         loud(number::known_count(aer(world, port, from)), theme.warning),
         Line::styled(qps, base),
-        health_cell(scene, device, &health),
+        health_cell(scene, device, health),
     ]
 }
 

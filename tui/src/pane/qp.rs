@@ -108,9 +108,11 @@ impl Pane for QpPane {
         let rate = Rect { height: 2.min(lanes.height.saturating_sub(4)), ..row(lanes, 4) };
         let values = qp.detail.as_ref().map_or_else(Vec::new, |detail| axis.values(&detail.rates));
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
-        let max = if values.iter().any(Option::is_some) { number::bits(Some(most)) } else { UNKNOWN.to_owned() };
         let read = values.get(usize::from(cell)).copied().flatten();
-        let now = if self.cursor == 0 { world.qps.rate_now(qp, world.now) } else { read };
+        let present = world.qps.rate_now(qp, world.now);
+        let now = if self.cursor == 0 { present } else { read };
+        // Cells are means, and the present is in none of them yet.
+        let max = number::bits(values.iter().flatten().copied().chain(present).reduce(f64::max));
         draw_lane(buf, rate, "b/s", &number::bits(now), &format!("max {max}"), theme);
         lane::bars(buf, lane_area(rate, &axis), &values, most, theme.send, theme.dim);
 

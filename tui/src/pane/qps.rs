@@ -40,6 +40,10 @@ pub(crate) struct Qps {
     selection: Selection,
     /// The selected QP stays selected when rows move.
     selected: Option<QpRef>,
+    /// The rows in sight as they were drawn last, and the QP that bore the mark or was selected since: a key means what
+    /// somebody sees, not what a newer world has in its place.
+    drawn: Vec<QpRef>,
+    marked: Option<QpRef>,
     skip: usize,
     /// Columns there was no room for when last drawn, and the cells there were.
     out_of_sight: usize,
@@ -51,6 +55,8 @@ pub(crate) struct Qps {
     groups: Vec<Group>,
     /// The selected group stays selected when rows move.
     selected_group: Option<String>,
+    /// The group that bore the mark when last drawn, or was selected since.
+    marked_group: Option<String>,
     /// What the groups were made for, besides the rows.
     grouped_for: Option<(By, usize, bool)>,
     /// The column of the groups they are sorted by.
@@ -72,6 +78,8 @@ impl Default for Qps {
             error: None,
             selection: Selection::default(),
             selected: None,
+            drawn: Vec::new(),
+            marked: None,
             skip: 0,
             out_of_sight: 0,
             width: 0,
@@ -80,6 +88,7 @@ impl Default for Qps {
             by: By::default(),
             groups: Vec::new(),
             selected_group: None,
+            marked_group: None,
             grouped_for: None,
             group_sort: groups::RATE,
             placed: Vec::new(),
@@ -92,6 +101,13 @@ impl Qps {
         let wanted = (scene.generation, self.sort, self.ascending, self.filter_text.clone());
         if self.found_for.as_ref() == Some(&wanted) {
             return;
+        }
+        // Somebody asked for other rows: the mark is where it will be drawn.
+        let other = |(_, sort, ascending, filter): &(u64, usize, bool, String)| {
+            (*sort, *ascending, filter) != (wanted.1, wanted.2, &wanted.3)
+        };
+        if self.found_for.as_ref().is_some_and(other) {
+            self.marked = None;
         }
         self.rows.find(scene.world, COLUMNS[self.sort].0, self.ascending, &self.filter);
         if let Some(at) = self.selected.and_then(|id| self.rows.place_of(id)) {
@@ -107,6 +123,10 @@ impl Qps {
             self.groups = groups::groups(world, self.rows.ids(), self.by, self.group_sort, self.ascending);
             let at = self.selected_group.as_ref().and_then(|name| self.groups.iter().position(|g| g.name == *name));
             self.selection.row = at.unwrap_or(self.selection.row);
+            if self.grouped_for.is_some() {
+                // Other groups were asked for.
+                self.marked_group = None;
+            }
             self.grouped_for = wanted;
         }
     }
@@ -145,11 +165,14 @@ impl Qps {
 
     /// Into a group: only its QPs are left.
     fn open_group(&mut self) {
-        let Some(group) = self.groups.get(self.selection.row).filter(|group| !group.filter.is_empty()) else { return };
+        let marked = self.groups.iter().find(|group| self.marked_group.as_ref() == Some(&group.name));
+        let group = marked.or_else(|| self.groups.get(self.selection.row));
+        let Some(group) = group.filter(|group| !group.filter.is_empty()) else { return };
         let text = format!("{} {}", self.filter_text, group.filter).trim().to_owned();
-        if let Ok(filter) = Filter::parse(&columns::with_gids(&text), &FIELDS) {
+        if let Ok(filter) = Filter::parse(&columns::as_in_table(&text), &FIELDS) {
             (self.filter, self.filter_text, self.by) = (filter, text, By::Nothing);
-            (self.selection, self.selected) = (Selection::default(), None);
+            (self.selection, self.selected, self.marked) = (Selection::default(), None, None);
+            self.drawn.clear();
         }
     }
 
@@ -166,6 +189,7 @@ impl Qps {
             if index == self.selection.row {
                 buf.set_style(row(list, line), scene.theme.selected);
                 put(buf, list, line, &Line::raw("►"));
+                self.marked_group = Some(group.name.clone());
             }
             let cells = group.cells(scene.theme);
             table::draw_row(buf, row(below(inner, 1), line), &groups::COLUMNS, &placed, &cells);
@@ -173,19 +197,18 @@ impl Qps {
         self.placed = placed.into_iter().map(|place| (place, place.index)).collect();
     }
 
-    /// The table as text: every wanted column of the rows in sight.
+    /// The table as text: every wanted column of the rows that are on the screen.
     fn as_text(&self, scene: Scene<'_>) -> String {
         let join = |cells: &[Line<'_>]| cells.iter().map(ToString::to_string).collect::<Vec<_>>().join("\t") + "\n";
-        let rows = self.selection.top..(self.selection.top + self.selection.height).min(self.len());
         if self.by != By::Nothing {
+            let rows = self.selection.top..(self.selection.top + self.selection.height).min(self.groups.len());
             let titles: Vec<Line<'_>> = groups::COLUMNS.iter().map(|column| Line::raw(column.title)).collect();
             let groups = self.groups.get(rows).unwrap_or_default();
             return join(&titles) + &groups.iter().map(|group| join(&group.cells(scene.theme))).collect::<String>();
         }
         let wanted = self.wanted();
         let titles: Vec<Line<'_>> = wanted.iter().map(|at| Line::raw(COLUMNS[*at].1.title)).collect();
-        let ids = rows.filter_map(|row| self.rows.get(row));
-        let qps = ids.filter_map(|id| scene.world.qps.get(id)).map(|qp| {
+        let qps = self.drawn.iter().filter_map(|id| scene.world.qps.get(*id)).map(|qp| {
             let cells: Vec<Line<'_>> = wanted.iter().map(|at| cell(scene, qp, COLUMNS[*at].0)).collect();
             join(&cells)
         });
@@ -197,16 +220,34 @@ impl Qps {
             self.open_group();
             return Reaction::Done;
         }
-        self.rows.get(self.selection.row).map_or(Reaction::Done, |id| Reaction::Open(Target::Qp(id)))
+        let marked = self.marked.or_else(|| self.in_order(self.selection.row));
+        marked.map_or(Reaction::Done, |id| Reaction::Open(Target::Qp(id)))
+    }
+
+    /// The QP of a row, which need not be in order yet.
+    fn in_order(&mut self, row: usize) -> Option<QpRef> {
+        self.rows.sort(row..row + 1);
+        self.rows.get(row)
+    }
+
+    fn click_group(&mut self, index: usize) -> Reaction {
+        if index >= self.groups.len() {
+            return Reaction::Ignored;
+        }
+        let again = index == self.selection.row;
+        self.selection.row = index;
+        self.remember();
+        if again { self.open() } else { Reaction::Done }
     }
 
     fn remember(&mut self) {
         if self.by != By::Nothing {
             self.selected_group = self.groups.get(self.selection.row).map(|group| group.name.clone());
+            self.marked_group.clone_from(&self.selected_group);
             return;
         }
-        self.rows.sort(self.selection.row..self.selection.row + 1);
-        self.selected = self.rows.get(self.selection.row);
+        self.selected = self.in_order(self.selection.row);
+        self.marked = self.selected;
     }
 
     fn draw_status(&self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
@@ -240,13 +281,21 @@ impl Qps {
             .asked(asked)
             .asked(if grouped { format!("{} by {}", self.groups.len(), self.by.name()) } else { String::new() })
             .asked(format!("by {sort} {direction}"))
-            .alarm(match self.rows.died() {
-                0 => String::new(),
-                n => format!("{} in ERR: / state=ERR", number::grouped(n as u64)),
-            })
+            .alarm(in_error(self.rows.in_error()))
             .unseen(unseen)
             .since(format!("counted since {}", number::moment(world, world.started, false)))
             .draw(buf, area);
+    }
+}
+
+/// How many are in error, with the filter that finds just those.
+fn in_error((err, sqe): (usize, usize)) -> String {
+    let told = |n: usize, state: &str| format!("{} in {state}: / state={state}", number::grouped(n as u64));
+    match (err, sqe) {
+        (0, 0) => String::new(),
+        (0, sqe) => told(sqe, "SQE"),
+        (err, 0) => told(err, "ERR"),
+        (err, sqe) => format!("{}, {} in SQE", told(err, "ERR"), number::grouped(sqe as u64)),
     }
 }
 
@@ -282,10 +331,11 @@ impl Pane for Qps {
             };
             put(buf, list, 0, &Line::styled(format!(" {why}"), scene.theme.dim));
         }
-        let shown = in_sight.filter_map(|row| Some((row, self.rows.get(row)?)));
-        for (line, (index, id)) in (0u16..).zip(shown) {
-            let Some(qp) = scene.world.qps.get(id) else { continue };
-            if index == self.selection.row {
+        self.drawn = in_sight.filter_map(|row| self.rows.get(row)).collect();
+        self.marked = self.drawn.get(self.selection.row.saturating_sub(self.selection.top)).copied();
+        for (line, id) in (0u16..).zip(&self.drawn) {
+            let Some(qp) = scene.world.qps.get(*id) else { continue };
+            if Some(*id) == self.marked {
                 buf.set_style(row(list, line), scene.theme.selected);
                 put(buf, list, line, &Line::raw("►"));
             }
@@ -310,7 +360,7 @@ impl Pane for Qps {
             Action::Columns if self.by == By::Nothing => self.picker = Some(Picker::default()),
             Action::Group => {
                 self.by = self.by.next();
-                self.selected_group = None;
+                (self.selected_group, self.marked_group) = (None, None);
                 self.selection = Selection::default();
             }
             Action::Leave if self.by != By::Nothing => self.by = By::Nothing,
@@ -349,14 +399,15 @@ impl Pane for Qps {
             }
             return Reaction::Done;
         }
-        let Some(line) = at.checked_sub(2) else { return Reaction::Ignored };
-        let index = self.selection.top + usize::from(line);
-        if index >= self.len() {
-            return Reaction::Ignored;
+        let Some(line) = at.checked_sub(2).map(usize::from) else { return Reaction::Ignored };
+        let index = self.selection.top + line;
+        if self.by != By::Nothing {
+            return self.click_group(index);
         }
-        let again = index == self.selection.row;
+        let Some(id) = self.drawn.get(line).copied() else { return Reaction::Ignored };
+        let again = self.marked == Some(id);
         self.selection.row = index;
-        self.remember();
+        (self.selected, self.marked) = (Some(id), Some(id));
         if again { self.open() } else { Reaction::Done }
     }
 
@@ -364,7 +415,7 @@ impl Pane for Qps {
         if self.by != By::Nothing {
             return None;
         }
-        let qp = scene.world.qps.get(self.rows.get(self.selection.row)?)?;
+        let qp = scene.world.qps.get(self.marked?)?;
         match pane {
             PaneId::Qp => Some(Target::Qp(qp.id)),
             PaneId::Port => super::qp::port_of(scene.world, qp).map(|port| Target::Port(port.key)),
@@ -408,7 +459,7 @@ impl Pane for Qps {
             KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => typed.push(c),
             _ => return,
         }
-        match Filter::parse(&columns::with_gids(typed), &FIELDS) {
+        match Filter::parse(&columns::as_in_table(typed), &FIELDS) {
             Ok(filter) => {
                 self.filter = filter;
                 self.filter_text.clone_from(typed);

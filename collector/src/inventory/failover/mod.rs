@@ -289,7 +289,8 @@ impl Failover {
         self.budgets = budgets_ms.iter().map(|ms| Budget { ms: *ms, verdict: over(ms) }).collect();
     }
 
-    /// What became of it, for people: `over` alone would say of a port that is down that all is well.
+    /// What became of it, for people: `over` alone would say of a port that is down that all is well. It is told from what the
+    /// incident saw: the port's state of today is that of a later one.
     #[must_use]
     pub fn standing(&self) -> &'static str {
         match (&self.first_operation, &self.port_up, &self.bond_switch) {
@@ -297,7 +298,7 @@ impl Failover {
             (None, Some(_), _) => "port is back",
             (None, None, Some(_)) => "bond has switched",
             _ if self.closed_t.is_none() => "under way",
-            _ => "no path took over",
+            _ => "no takeover seen",
         }
     }
 

@@ -24,7 +24,12 @@ fn world(moved: &Moved) -> World {
     world.probes = Some(Arc::new(ProbeRecord { attached: 9, ..ProbeRecord::default() }));
     world.now = 100_000_000_000;
     world.devices.push(Arc::new(DeviceRecord::new("d", 0)));
-    let mut port = PortRecord::new(PortKey { device: DeviceId(0), port: 1 }, 0, PortState::Active);
+    add_port(&mut world, 1, moved);
+    world
+}
+
+fn add_port(world: &mut World, number: u32, moved: &Moved) {
+    let mut port = PortRecord::new(PortKey { device: DeviceId(0), port: number }, 0, PortState::Active);
     for _ in 0..10 {
         port.traced.push(moved.traced);
         for (meaning, value) in [
@@ -37,7 +42,6 @@ fn world(moved: &Moved) -> World {
         }
     }
     world.add_port(port);
-    world
 }
 
 /// A QP in RTS; `posts` says whether one of its posts was seen.
@@ -158,6 +162,41 @@ fn of_several_processes_that_have_a_way_nobody_can_say_which_one_it_was() {
     }
     assert_eq!(told(&world), [(Some(7), Likelihood::Possible), (Some(8), Likelihood::Possible)]);
     assert!(world.unseen()[0].text(|_| String::new()).ends_with("unless others sent them"));
+}
+
+#[test]
+fn beside_a_process_whose_qps_nobody_lists_no_other_one_is_likely() {
+    let mut world = world(&UNSEEN);
+    maps(&mut world, 7, Way::UcxMlx5);
+    qp(&mut world, 17, Some(7), false);
+    assert_eq!(told(&world), [(Some(7), Likelihood::Likely)]);
+    maps(&mut world, 8, Way::Devx);
+    assert_eq!(told(&world), [(Some(7), Likelihood::Possible), (Some(8), Likelihood::Possible)]);
+    assert!(world.unseen().iter().all(|one| one.text(|_| String::new()).ends_with("unless others sent them")));
+}
+
+#[test]
+fn of_a_likely_one_the_bytes_are_told_that_nothing_else_explains() {
+    let mut world = world(&UNSEEN);
+    add_port(&mut world, 2, &Moved { sent: 20.0 * GB, reads: Some(5.0), ..UNSEEN });
+    maps(&mut world, 7, Way::UcxMlx5);
+    qp(&mut world, 17, Some(7), false);
+    qp(&mut world, 18, Some(7), false);
+    for (qpn, port) in [(17, 1), (18, 2)] {
+        world.qps.entry(1, DeviceId(0), qpn).port = Some(port);
+    }
+    let process = &world.unseen()[0];
+    assert_eq!((process.likelihood, process.unexplained), (Likelihood::Likely, Some(GB - 250e3 * OVERHEAD)));
+    assert_eq!((process.reads, process.again, process.others), (false, false, false));
+}
+
+#[test]
+fn counters_of_what_is_sent_again_that_cannot_be_read_do_not_say_that_nothing_was() {
+    let mut world = world(&Moved { timeouts: None, ..UNSEEN });
+    maps(&mut world, 7, Way::UcxMlx5);
+    qp(&mut world, 17, Some(7), false);
+    assert_eq!(told(&world), [(Some(7), Likelihood::Possible)]);
+    assert!(world.unseen()[0].text(|_| String::new()).ends_with("unless they were sent again"));
 }
 
 #[test]

@@ -373,6 +373,27 @@ fn a_latency_far_above_its_quiet_level_makes_missed_congestion_probable() {
 }
 
 #[test]
+fn a_window_in_which_pause_was_not_read_is_not_called_quiet() {
+    for (paused, expected) in [(450_000, None), (0, Some(11..=13))] {
+        let mut node = Node::new(&["a"]);
+        for s in 1..=24 {
+            if s % 2 == 0 {
+                node.second(f64::from(s) - 0.5, "a", Second { u: 0.2, pause: [paused, 0], ..CALM });
+            }
+            node.operations(f64::from(s) - 0.4, "a", 9, 256, &[(13, 5_000)]);
+        }
+        let engine = node.run().engine;
+        let base = engine.world().ports[0].latencies.baseline(crate::inventory::SizeClass::Small);
+        let as_expected = match (&base, expected) {
+            (Some(base), Some(windows)) => windows.contains(&base.windows),
+            (None, None) => true,
+            _ => false,
+        };
+        assert!(as_expected, "{paused} µs a second: {base:?}");
+    }
+}
+
+#[test]
 fn pause_is_not_missed_congestion_when_there_are_marks_or_cnps_or_this_host_is_the_slow_one() {
     let paused = Second { u: 0.7, pause: [90_000, 0], ..CALM };
     assert_eq!(one(Second { ce: 50_000, cnp: [9_000, 0, 0], ..paused }), NONE);

@@ -367,7 +367,7 @@ fn a_flap_that_took_no_qp_is_no_outage_and_a_sign_of_the_one_after_it() {
     let failovers = log.until(21, 60).failovers();
     let [failover] = &failovers[..] else { panic!("{failovers:?}") };
     assert_eq!(at(failover.port_down.as_ref()), "12");
-    assert_eq!((&failover.port_up, failover.standing()), (&None, "no path took over"));
+    assert_eq!((&failover.port_up, failover.standing()), (&None, "no takeover seen"));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! already. The directory's list says which of them are still the same: an inode is not given away while a file that has
 //! it is open, so an entry with the inode of an open file is that file. What is not in the list need not be tried.
 
-use super::{Files, OpenFile, errno_name};
+use super::{Files, OpenFile, errno_name, says_gone};
 use crate::observation::Text;
 
 /// The most that is read of a file as a text.
@@ -29,8 +29,21 @@ struct Held {
 enum Found {
     Nothing,
     File(u64),
-    /// A link, of which the inode tells nothing of the file; or the directory cannot be listed.
-    Other,
+    /// A link, of which the inode tells nothing of the file.
+    Link,
+    /// The directory could not be listed: whatever is open is the file, as far as anybody knows.
+    Untold,
+}
+
+/// What became of a look at the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It was listed.
+    Listed,
+    /// It is not there any more.
+    Gone,
+    /// It could not be listed, for an instant (no descriptor or memory left) or for good (no permission).
+    Untold,
 }
 
 impl Folder {
@@ -57,27 +70,32 @@ impl Folder {
         }
     }
 
-    /// Opens what is there and not open, and anew what is another file by now. `false` when the directory could not be
-    /// listed: then each file is tried.
-    pub(crate) fn look(&mut self, files: &dyn Files) -> bool {
+    /// Opens what is there and not open, and anew what is another file by now. Where the directory could not be listed, only
+    /// what is not open or could not be read is tried, and nothing is closed.
+    pub(crate) fn look(&mut self, files: &dyn Files) -> Look {
         let Self { path, files: held } = self;
         for file in held.iter_mut() {
             file.found = Found::Nothing;
         }
         let listed = files.each(path, &mut |entry| {
             if let Some(file) = held.iter_mut().find(|file| file.name == entry.name) {
-                file.found = if entry.object { Found::Other } else { Found::File(entry.inode) };
+                file.found = if entry.object { Found::Link } else { Found::File(entry.inode) };
             }
         });
-        if listed.is_err() {
-            for file in held.iter_mut() {
-                file.found = Found::Other;
-            }
-        }
+        let look = match listed {
+            Ok(()) => Look::Listed,
+            Err(error) if says_gone(&error) => Look::Gone,
+            Err(_) => Look::Untold,
+        };
         for file in held {
+            match look {
+                Look::Listed => {}
+                Look::Gone => file.found = Found::Nothing,
+                Look::Untold => file.found = Found::Untold,
+            }
             file.follow(files, path);
         }
-        listed.is_ok()
+        look
     }
 
     /// Reads the file at this place among the names.
@@ -115,11 +133,18 @@ impl Held {
                 return;
             }
             Found::File(inode) if self.inode == Some(inode) => return,
+            Found::Untold if self.inode.is_some() => return,
             Found::File(inode) => Some(inode),
-            Found::Other => None,
+            Found::Link | Found::Untold => None,
         };
-        self.handle = files.open(&format!("{path}/{}", self.name)).map_err(|error| errno_name(&error));
-        self.inode = inode.filter(|_| self.handle.is_ok());
+        match files.open(&format!("{path}/{}", self.name)) {
+            // It may be the same file, which need not be lost for want of a second descriptor of it.
+            Err(error) if inode.is_none() && self.handle.is_ok() && !says_gone(&error) => {}
+            opened => {
+                self.handle = opened.map_err(|error| errno_name(&error));
+                self.inode = inode.filter(|_| self.handle.is_ok());
+            }
+        }
     }
 }
 
@@ -143,7 +168,7 @@ mod tests {
     fn what_is_open_is_opened_again_only_when_another_file_has_its_name() {
         let (dir, files, mut folder) = folder(&["a", "b"]);
         assert_eq!(folder.text("a"), None, "nothing is open before the first look");
-        assert!(folder.look(&*files));
+        assert_eq!(folder.look(&*files), Look::Listed);
         assert_eq!((folder.text("a").as_deref(), folder.text("b")), (Some("1"), None));
         std::fs::write(dir.path().join("d/a"), "2\n").unwrap();
         std::fs::write(dir.path().join("d/b"), "3\n").unwrap();
@@ -170,8 +195,29 @@ mod tests {
             "it may lead elsewhere by now"
         );
         files.fail("d", true, 13);
-        assert!(!folder.look(&*files));
+        assert_eq!(folder.look(&*files), Look::Untold);
         assert_eq!((folder.text("a").as_deref(), folder.text("link").as_deref()), (Some("1"), Some("1")));
+    }
+
+    #[test]
+    fn where_no_descriptor_is_left_for_an_instant_what_is_open_stays_so() {
+        let (dir, files, mut folder) = folder(&["a", "b", "link"]);
+        std::os::unix::fs::symlink("a", dir.path().join("d/link")).unwrap();
+        folder.look(&*files);
+        std::fs::write(dir.path().join("d/b"), "2\n").unwrap();
+        for path in ["d", "d/a", "d/b", "d/link"] {
+            files.fail(path, true, 24);
+        }
+        let opened = files.opened().len();
+        assert_eq!(folder.look(&*files), Look::Untold);
+        assert_eq!((folder.text("a").as_deref(), folder.text("link").as_deref()), (Some("1"), Some("1")));
+        assert_eq!(folder.read(1, &mut [0; 8]), Err("EMFILE".into()), "what was not open says why");
+        files.heal();
+        folder.look(&*files);
+        assert_eq!(folder.text("b").as_deref(), Some("2"));
+        assert_eq!(files.opened().len(), opened + 2, "the one that was not open, and the link");
+        std::fs::remove_dir_all(dir.path().join("d")).unwrap();
+        assert_eq!((folder.look(&*files), folder.text("a")), (Look::Gone, None));
     }
 
     #[test]

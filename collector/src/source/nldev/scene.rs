@@ -22,10 +22,17 @@ pub(super) fn exchange(command: u16, flags: u16, attributes: &[(u16, u32)], repl
 
 /// The list of devices.
 pub(super) fn devices(list: &[(u32, &str)]) -> Exchange {
+    let list: Vec<_> =
+        list.iter().map(|(index, name)| (*index, *name, 0x0011_2233_4455_6600 + u64::from(*index))).collect();
+    devices_of(&list)
+}
+
+/// The same, with the GUIDs of the nodes.
+pub(super) fn devices_of(list: &[(u32, &str, u64)]) -> Exchange {
     let messages: Vec<Vec<u8>> = list
         .iter()
-        .map(|(index, name)| {
-            let guid = attribute(attr::NODE_GUID, &(0x0011_2233_4455_6600 + u64::from(*index)).to_ne_bytes());
+        .map(|(index, name, guid)| {
+            let guid = attribute(attr::NODE_GUID, &guid.to_ne_bytes());
             let parts =
                 [number(attr::DEV_INDEX, *index), text(attr::DEV_NAME, name), number(attr::PORT_INDEX, 1), guid];
             message(command::GET, MULTI, &parts.concat())

@@ -11,12 +11,13 @@ use collector_ebpf::slot::MARKS_PER_BLOCK;
 
 use super::confined;
 use super::modules::{self, Loads};
+use super::opened::{Known, Opened};
 use super::reason::Why;
 use super::store::Sizes;
-use super::uprobes::Uprobes;
+use super::uprobes::{Overwritten, Uprobes};
 use super::{offsets, reason, tracefs};
 use crate::source::ProbeReport;
-use crate::source::verbs::{FileId, Group, Operation, Place};
+use crate::source::verbs::{FileId, Group, Operation};
 
 /// The programs, built by `cargo xtask build` and kept in the repository.
 #[cfg(target_arch = "x86_64")]
@@ -219,11 +220,12 @@ impl Attached {
         self.uprobes.forget_attached();
     }
 
-    /// Attaches the program of an operation at a place, once per file and offset; when its group is off, it waits with it.
+    /// Attaches at a place that was looked into, once per file and offset; when its group is off, it waits with it.
     /// Returns whether there is something new.
-    pub(super) fn attach(&mut self, operation: Operation, place: &Place) -> bool {
-        let new = self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.attach(ebpf, operation, place));
-        if operation == Operation::PostSend {
+    pub(super) fn attach(&mut self, opened: Opened) -> bool {
+        let posts = opened.operation == Some(Operation::PostSend);
+        let new = self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.attach(ebpf, opened));
+        if posts {
             self.reports.retain(|report| report.name != POST_SEND);
         }
         new
@@ -232,16 +234,6 @@ impl Attached {
     /// Finds out whether returns may be probed here: to be called before the first one is.
     pub(super) fn try_returns(&mut self) {
         self.uprobes.no_returns = self.ebpf.as_mut().and_then(confined::forbidden);
-    }
-
-    /// Attaches what learns from `ibv_modify_qp`, which lies at `place`.
-    pub(super) fn learn(&mut self, place: &Place) -> bool {
-        self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.learn(ebpf, place))
-    }
-
-    /// The file is attached to.
-    pub(super) fn knows(&self, file: FileId) -> bool {
-        self.uprobes.knows(file)
     }
 
     /// The number a file is attached to under: another one, where it is another seen through an overlay.
@@ -281,8 +273,18 @@ impl Attached {
         }
     }
 
-    /// Detaches from files that were written over. Returns them.
-    pub(super) fn detach_overwritten(&mut self) -> HashSet<FileId> {
+    /// What is known of files, so that a look can leave it out.
+    pub(super) fn known(&self) -> Known {
+        self.uprobes.known()
+    }
+
+    /// The numbers of all files that are kept, and of those something was refused in.
+    pub(super) fn files(&self) -> HashSet<FileId> {
+        self.uprobes.files()
+    }
+
+    /// Detaches from files that were written over.
+    pub(super) fn detach_overwritten(&mut self) -> Overwritten {
         self.uprobes.detach_overwritten()
     }
 

@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::attach::{Attached, loaded};
 use super::budget::{Budget, GROUPS};
 use super::library::Library;
+use super::opened::Opened;
 use super::store::Maps;
 use super::{ProbeOptions, Probes, uprobes};
 use crate::clock;
@@ -412,7 +413,8 @@ pub fn governed(share: f64, rounds: u32, alone: Duration, watched: Duration) -> 
 
         let mut probes = Probes::load(&ProbeOptions { budget: Budget::Share(share), ..ProbeOptions::default() });
         probes.poll(clock::monotonic_ns(), &mut |_| {});
-        probes.attached.attach(Operation::PollCq, &place);
+        probes.discovery.keep(place.file());
+        probes.attached.attach(Opened::of(Operation::PollCq, &place));
         if !probes.attached.has_group(GROUPS[1]) {
             return Err(format!("poll_cq cannot be attached: {:?}", probes.probes().last()));
         }

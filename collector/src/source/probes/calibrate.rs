@@ -73,6 +73,7 @@ mod x86_64 {
     use std::hint::black_box;
     use std::time::Instant;
 
+    use super::super::opened::Opened;
     use super::{Attached, Costs, HitCosts, Maps};
     use crate::clock;
     use crate::source::verbs::{Operation, Place, maps};
@@ -192,7 +193,7 @@ mod x86_64 {
         let places: Vec<Place> = FUNCTIONS.iter().map(|(function, ..)| place_of(*function)).collect::<Option<_>>()?;
         let file = places.first()?.file();
         for ((_, operation, _), place) in FUNCTIONS.iter().zip(&places) {
-            attached.attach(*operation, place);
+            attached.attach(Opened::of(*operation, place));
         }
         let all = attached.attached_to(file) == FUNCTIONS.len();
         maps.begin_epoch(clock::monotonic_ns(), true, true, 1);

@@ -5,6 +5,7 @@
 //! says it has to go, and none is larger than [`MOST_SYMBOLS`]. (Layout: `elf(5)`; the table of functions: Linux Standard
 //! Base, Core, "Exception Frames".)
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -148,11 +149,25 @@ impl<'f> Elf<'f> {
         }))
     }
 
-    /// A function begins at this offset of the file, by the table of them that is there for exceptions and is kept in
-    /// stripped files, or by a symbol where there is no such table.
-    pub(super) fn begins_function(&self, offset: u64) -> bool {
-        let Some(address) = self.address(offset) else { return false };
-        frames::begins(self, address).unwrap_or_else(|| self.is_symbol(address))
+    /// At which of these offsets of the file a function begins, by the table of them that is there for exceptions and is kept
+    /// in stripped files, or by a symbol where there is no such table. The symbols are read once.
+    pub(super) fn functions_at(&self, offsets: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut functions = BTreeSet::new();
+        let mut without_frames = BTreeMap::new();
+        for offset in offsets {
+            let Some(address) = self.address(*offset) else { continue };
+            match frames::begins(self, address) {
+                Some(true) => drop(functions.insert(*offset)),
+                Some(false) => {}
+                None => drop(without_frames.insert(address, *offset)),
+            }
+        }
+        if !without_frames.is_empty() {
+            for symbols in self.all_symbols() {
+                functions.extend(symbols.functions().filter_map(|(_, _, value)| without_frames.get(&value)));
+            }
+        }
+        functions
     }
 
     /// Where the table of frames lies: its address and its bytes.
@@ -188,19 +203,13 @@ impl<'f> Elf<'f> {
         (section.size <= MOST_SYMBOLS).then(|| bytes(self.file, section.offset, section.size))?
     }
 
-    fn is_symbol(&self, address: u64) -> bool {
-        [elf::SHT_DYNSYM.0, elf::SHT_SYMTAB.0]
-            .into_iter()
-            .filter_map(|kind| self.symbols(kind))
-            .any(|symbols| symbols.functions().any(|(_, _, value)| value == address))
+    fn all_symbols(&self) -> impl Iterator<Item = Symbols> {
+        [elf::SHT_DYNSYM.0, elf::SHT_SYMTAB.0].into_iter().filter_map(|kind| self.symbols(kind))
     }
 
     /// The file has a function of this name in it, exported or not.
     pub(super) fn defines(&self, name: &str) -> bool {
-        [elf::SHT_DYNSYM.0, elf::SHT_SYMTAB.0]
-            .into_iter()
-            .filter_map(|kind| self.symbols(kind))
-            .any(|symbols| symbols.functions().any(|(_, at, _)| symbols.is_named(at, name)))
+        self.all_symbols().any(|symbols| symbols.functions().any(|(_, at, _)| symbols.is_named(at, name)))
     }
 
     /// Which of these functions the file takes from other files.
@@ -318,10 +327,8 @@ mod tests {
             let (file, offset) = place(function);
             let elf = Elf::read(&file).expect("an ELF file");
             assert_eq!(frames::begins(&elf, elf.address(offset).expect("code")), Some(true));
-            assert!(elf.begins_function(offset));
-            for beside in [offset + 1, offset + 2, offset - 1, 0, u64::MAX] {
-                assert!(!elf.begins_function(beside), "{beside:#x} beside {offset:#x}");
-            }
+            let beside = BTreeSet::from([offset, offset + 1, offset + 2, offset - 1, 0, u64::MAX]);
+            assert_eq!(elf.functions_at(&beside), BTreeSet::from([offset]));
         }
     }
 
@@ -342,7 +349,8 @@ mod tests {
         let elf = Elf::read(&file).expect("an ELF file");
         assert!(elf.needs("ld-linux") && !elf.needs("libibverbs.so") && !elf.needs("no"));
         assert!(elf.defines("qsort") && !elf.defines("qsor") && !elf.defines("ibv_open_device"));
-        assert!(elf.is_symbol(elf.address(offset).expect("code")));
+        let address = elf.address(offset).expect("code");
+        assert!(elf.all_symbols().any(|symbols| symbols.functions().any(|(_, _, value)| value == address)));
         assert_eq!(elf.exported("qsort"), Some(offset));
     }
 
@@ -373,7 +381,7 @@ mod tests {
             for lie in [0, 0x7f, 0xff] {
                 written.write_all_at(&[lie], at as u64).expect("it is writable");
                 let Ok(elf) = Elf::read(&written) else { continue };
-                let _ = (elf.needs("x"), elf.begins_function(offset), elf.code(offset));
+                let _ = (elf.needs("x"), elf.functions_at(&BTreeSet::from([offset])), elf.code(offset));
             }
             written.write_all_at(&honest[at..=at], at as u64).expect("it is writable");
         }

@@ -45,7 +45,9 @@ fn attached(share: f64) -> Option<Probes> {
     let mut probes =
         Probes::load(&ProbeOptions { budget: Budget::Share(share), max_qps: 64, data_path: true, making: None });
     look(&mut probes);
-    probes.attached.attach(Operation::PollCq, &place());
+    // Nobody that is looked at maps it.
+    probes.discovery.keep(place().file());
+    probes.attached.attach(Opened::of(Operation::PollCq, &place()));
     if !probes.attached.has_group(Group::Completions) {
         println!("skipped: no probe can be attached here: {:?}", probes.probes().last());
         return None;

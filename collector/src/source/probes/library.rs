@@ -1,7 +1,7 @@
 //! A library that processes run: kept open, so that it can be attached to whatever becomes of its name, with its code and
 //! the functions it exports.
 
-use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::elf::{Elf, Unreadable};
+use super::opened::refused;
 use super::reason::Why;
 
 /// Code that is read at most, in bytes, from the segment a function is in; the largest provider has 0.4 MB.
-const MOST_CODE: u64 = 8 << 20;
+const MOST_CODE: u64 = 2 << 20;
 
 /// `f_type` of an overlay (include/uapi/linux/magic.h).
 const OVERLAY: u64 = 0x794c_7630;
@@ -26,14 +27,12 @@ const OPEN_DEVICE: &str = "ibv_open_device";
 pub(super) struct Library {
     file: File,
     ident: Ident,
-    /// It is a provider, as far as its content tells.
-    provider: OnceCell<bool>,
 }
 
 /// What tells one file from another when one of them is seen through an overlay: its numbers are the overlay's, but
 /// probes go to the file below, which several containers may share.
-#[derive(Debug, PartialEq, Eq)]
-struct Ident {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ident {
     overlay: bool,
     inode: u64,
     size: u64,
@@ -48,7 +47,12 @@ impl Library {
         let file = regular(path).map_err(|error| format!("the file cannot be opened: {error}"))?;
         let ident =
             Ident::of(&file, on_overlay(&file)).map_err(|error| format!("the file cannot be looked at: {error}"))?;
-        Ok(Self { file, ident, provider: OnceCell::new() })
+        Ok(Self { file, ident })
+    }
+
+    /// What it was when it was opened.
+    pub(super) const fn ident(&self) -> &Ident {
+        &self.ident
     }
 
     /// The file is the one of `other`, seen through an overlay. An overlay gives a file the inode number it has below
@@ -97,20 +101,27 @@ impl Library {
         Ok(read.map(|()| (code, at)).map_err(|error| error.to_string()))
     }
 
-    /// Whether a breakpoint at an offset does what it is meant to and nothing else, when nobody vouches for it but a
-    /// process: what lies in a process's memory may say anything. The file has to be a provider, by its content, since its
-    /// name is no proof in a mount namespace that a user made; and a function has to begin there. Elsewhere a breakpoint
-    /// would change an instruction, or data, of every process that maps the file.
+    /// The file is a provider, by its content, since its name is no proof in a mount namespace that a user made. Reads its
+    /// symbols where it needs no libibverbs.
     ///
     /// # Errors
-    /// Says what is not so.
-    pub(super) fn admits(&self, offset: u64) -> Result<(), Why> {
-        let elf = Elf::read(&self.file).map_err(|error| refused(&error.to_string()))?;
-        let inside = || elf.needs("libibverbs.so") || elf.defines(OPEN_DEVICE);
-        if !*self.provider.get_or_init(inside) {
-            return Err(refused("the file neither needs libibverbs nor has it inside"));
-        }
-        if elf.begins_function(offset) { Ok(()) } else { Err(refused("no function of the file begins there")) }
+    /// When it cannot be read.
+    pub(super) fn is_provider(&self) -> Result<bool, Why> {
+        let elf = self.elf()?;
+        Ok(elf.needs("libibverbs.so") || elf.defines(OPEN_DEVICE))
+    }
+
+    /// At which of these offsets a function begins. Elsewhere a breakpoint would change an instruction, or data, of every
+    /// process that maps the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn functions_at(&self, offsets: &BTreeSet<u64>) -> Result<BTreeSet<u64>, Why> {
+        Ok(self.elf()?.functions_at(offsets))
+    }
+
+    fn elf(&self) -> Result<Elf<'_>, Why> {
+        Elf::read(&self.file).map_err(|error| refused(&error.to_string()))
     }
 
     /// The file offset of an exported function, in the version that programs are linked with today.
@@ -165,10 +176,6 @@ fn regular(path: &Path) -> io::Result<File> {
 /// A path by which the kernel finds an open file.
 fn held(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-fn refused(why: &str) -> Why {
-    format!("the address is not the start of a function of a provider: {why}").into()
 }
 
 #[cfg(test)]

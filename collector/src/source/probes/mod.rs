@@ -4,7 +4,7 @@
 //! attach   loads the kept object with the running kernel's field offsets (offsets, tracefs), attaches each probe
 //! uprobes  what is attached to functions of libraries (library), and where in them it is cheapest (prologue,
 //!          instruction); elf and frames read the files,
-//!          refused is what is not attached to
+//!          opened is what is known of a place then, refused what is not attached to
 //! discovery which processes use which build of a provider
 //! modules  which load of a module they are attached to
 //! store    the maps, memory-mapped (mapped) where they are read every second
@@ -40,6 +40,7 @@ mod mapped;
 mod modules;
 pub(crate) mod names;
 mod offsets;
+mod opened;
 mod prologue;
 mod qps;
 mod reason;
@@ -55,7 +56,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aya::maps::{MapData, RingBuf};
 use collector_ebpf::event::{CONTEXT_OPERATIONS, CQ_EX_OPERATIONS, Learned, QP_EX_OPERATIONS, has, kind};
@@ -69,11 +70,12 @@ use self::budget::{GROUPS, Governor, Standing, Turn, Work};
 use self::calibrate::Costs;
 use self::discovery::{Addresses, Discovery};
 use self::events::Events;
+use self::opened::{Known, Opened, Places};
 use self::qps::Qps;
 use self::reason::Why;
 use self::stats::Watched;
 use self::store::{Maps, Store as _};
-use super::verbs::{self, Group, Making, Operation, Operations, Place, Table};
+use super::verbs::{self, Group, Making, Operation, Operations, Table};
 use super::{Availability, Emit, Missing, ProbeReport, Source};
 use crate::clock;
 use crate::observation::{
@@ -88,6 +90,10 @@ const REAP_SWEEPS: u64 = 10;
 
 /// How long the start waits for the look at all processes.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// Places of what processes use that are attached to in one poll: each takes a system call or two that looks at every process
+/// which maps the file, and events are to be read meanwhile.
+const MOST_AT_ONCE: usize = 32;
 
 /// Events that are read before they are told of.
 const BATCH: usize = 4096;
@@ -148,17 +154,38 @@ pub struct Probes {
 /// What was asked of the providers.
 struct Asked {
     operations: Result<Operations, verbs::Error>,
-    /// The functions of what was made for it; `None` where nothing is to be made.
-    made: Option<Result<Vec<(Operation, Place)>, Missing>>,
+    /// Why nothing was made for it; `None` where nothing is to be made.
+    not_made: Option<Missing>,
+    /// The places of both.
+    places: Vec<Opened>,
 }
 
 impl Asked {
-    /// Asks, and blocks until both have answered, [`verbs::TIMEOUT`] at most each.
+    /// Asks, and blocks until both have answered, [`verbs::TIMEOUT`] at most each, and their files were read.
     fn now(making: Option<&Making>) -> Self {
+        let known = Known::default();
+        let mut places = Places::default();
         let operations = verbs::operations(verbs::TIMEOUT);
+        if let Ok(operations) = &operations {
+            for (operation, place) in operations.devices.iter().flat_map(|device| &device.places) {
+                places.add(Some(*operation), place.clone(), &known);
+            }
+            if let Some(place) = &operations.modify_qp {
+                places.add(None, place.clone(), &known);
+            }
+        }
         // Who cannot open a device cannot make anything on it.
         let made = making.filter(|_| operations.is_ok()).map(|making| making.places(verbs::TIMEOUT));
-        Self { operations, made }
+        let not_made = made.and_then(|made| match made {
+            Ok(made) => {
+                for (operation, place) in made {
+                    places.add(Some(operation), place, &known);
+                }
+                None
+            }
+            Err(missing) => Some(missing),
+        });
+        Self { operations, not_made, places: places.open(&known) }
     }
 }
 
@@ -196,8 +223,13 @@ impl Probes {
         if probes.data_path && probes.running.is_some() {
             probes.attach(Asked::now(probes.options.making.as_ref()));
             probes.discover();
-            probes.discovery.wait(FIRST_LOOK);
-            probes.discover();
+            let begin = Instant::now();
+            while probes.discovery.is_busy()
+                && probes.discovery.wait(FIRST_LOOK.saturating_sub(begin.elapsed()))
+                && begin.elapsed() < FIRST_LOOK
+            {
+                probes.discover();
+            }
         }
         probes
     }
@@ -282,7 +314,7 @@ impl Probes {
     }
 
     fn attach(&mut self, asked: Asked) {
-        let Asked { operations, made } = asked;
+        let Asked { operations, not_made, places } = asked;
         self.changed = true;
         self.attached.retry_post_send();
         // The look itself begins when what the host has is attached: it needs none. Without libibverbs here, containers
@@ -291,31 +323,18 @@ impl Probes {
             self.looked_at_all = true;
             self.discovery.look_at_all();
         }
-        let Operations { devices, modify_qp } = match operations {
-            Ok(operations) => operations,
+        let devices = match operations {
+            Ok(operations) => operations.devices,
             Err(error) => {
                 let why = Why { reason: error.to_string(), fix: error.fix().map(str::to_owned) };
                 return self.attached.no_post_send(true, why);
             }
         };
-        for (operation, place) in devices.iter().flat_map(|device| &device.places) {
-            self.discovery.keep(place.file());
-            self.attached.attach(*operation, place);
+        self.not_made = not_made;
+        for opened in places {
+            self.discovery.keep(opened.place.file());
+            self.attached.attach(opened);
         }
-        if let Some(place) = &modify_qp {
-            self.discovery.keep(place.file());
-            self.attached.learn(place);
-        }
-        self.not_made = made.and_then(|made| match made {
-            Ok(places) => {
-                for (operation, place) in places {
-                    self.discovery.keep(place.file());
-                    self.attached.attach(operation, &place);
-                }
-                None
-            }
-            Err(missing) => Some(missing),
-        });
         let why = devices
             .iter()
             .find_map(|device| device.error.as_ref().map(|error| format!("{}: {error}", device.device).into()))
@@ -325,45 +344,40 @@ impl Probes {
         self.attached.no_post_send(true, why);
     }
 
-    /// Finds the builds of providers that processes use and the host does not have, and lets go of those that none uses.
+    /// Finds the builds of providers that processes use and the host does not have, and attaches to some of their places.
     fn discover(&mut self) {
-        let learned = self.running.as_mut().map(|running| std::mem::take(&mut running.learned));
+        let Some(running) = &mut self.running else { return };
+        let users = std::mem::take(&mut running.users);
         if !self.data_path || !own_pids() {
+            running.learned = Addresses::default();
             return;
         }
-        // Those of tables that `learn` met for the first time.
-        let beyond = self.discovery.told(learned.unwrap_or_default());
-        if let Some(running) = &mut self.running {
-            running.lost += beyond;
-            for tgid in std::mem::take(&mut running.users) {
-                self.discovery.saw(tgid);
-            }
+        for tgid in users {
+            self.discovery.saw(tgid);
         }
-        if let Some(news) = self.discovery.news() {
-            for (operation, place) in &news.places {
-                self.changed |= self.attached.attach(*operation, place);
-            }
-            for place in &news.modify_qp {
-                self.changed |= self.attached.learn(place);
-            }
+        self.discovery.take();
+        for opened in self.discovery.next(MOST_AT_ONCE) {
+            self.changed |= self.attached.attach(opened);
         }
         let attached = &self.attached;
-        self.discovery.work(&|file| attached.knows(file));
+        self.discovery.work(&mut running.learned, &|| attached.known());
     }
 
     /// Lets go of files that no process maps any more, and of those that are not what they were, which are looked at anew.
     fn let_go(&mut self) {
         let overwritten = self.attached.detach_overwritten();
-        if !overwritten.is_empty() {
+        if overwritten.any {
             self.changed = true;
-            if let Some(running) = &mut self.running {
-                running.qps.miss(|pid| self.discovery.may_map(pid, &overwritten));
+            if let Some(running) = &mut self.running
+                && !overwritten.missed.is_empty()
+            {
+                running.qps.miss(|pid| self.discovery.may_map(pid, &overwritten.missed));
             }
             self.refresh();
             self.discovery.look_at_all();
         }
         let attached = &self.attached;
-        for file in self.discovery.unused(&|file| attached.below(file)) {
+        for file in self.discovery.unused(attached.files(), &|file| attached.below(file)) {
             self.changed |= self.attached.detach_file(file);
         }
     }
@@ -659,7 +673,7 @@ impl Source for Probes {
     }
 
     fn due(&self) -> Nanos {
-        self.due.min(self.look)
+        if self.discovery.has_next() { 0 } else { self.due.min(self.look) }
     }
 
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {

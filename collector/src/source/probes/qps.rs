@@ -276,6 +276,10 @@ impl Qps {
         if let Some(owner) = self.owner.get_mut(index as usize) {
             *owner = Owner::Gone;
         }
+        // Before the keys go: a process's last slot is used again without them, as long as it fits and is in use.
+        if let Some(slot) = store.slot(index) {
+            slot.state.store(state::RETIRED, SeqCst);
+        }
         store.unlink(index);
         self.leaving.push(index);
     }

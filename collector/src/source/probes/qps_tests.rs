@@ -489,3 +489,20 @@ fn a_flush_is_not_taken_for_the_cause() {
     bench.take(&flushed);
     assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 1 WR_FLUSH_ERR 1"]);
 }
+
+#[test]
+fn no_post_finds_the_slot_of_a_qp_that_ended_unseen_because_its_successor_looks_the_same() {
+    let mut bench = Bench::new();
+    bench.memory.give(3, "rxea", 17, 100, 10);
+    bench.memory.post(3, 64, 10);
+    bench.collect();
+    let key = keys(&bench.memory.slots[3]).0;
+    assert!(bench.memory.slots[3].is_of(&key));
+    // There was no destroy call, or it did not find the slot.
+    bench.take(&event(kind::CREATE, "rxea", 17, 20));
+    assert!(bench.memory.unlinked.contains(&3));
+    assert!(!bench.memory.slots[3].is_of(&key), "address, context, process and number are the same");
+    bench.sweep(30);
+    bench.sweep(40);
+    assert_eq!(bench.memory.free, [3]);
+}

@@ -1,14 +1,18 @@
 //! Places that are not attached to, because nothing but a process's memory says that they are functions of a provider:
 //! each file told once, with the first of its places.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::reason::Why;
+use super::library::Ident;
+use super::opened::Refusal;
 use crate::source::ProbeReport;
 use crate::source::verbs::{FileId, Place};
 
 /// Files that are named; what a process can make up has no end.
 const MOST_FILES: usize = 32;
+
+/// Files that are known to be no providers, so that they are not read again.
+const MOST_KNOWN: usize = 4096;
 
 /// Functions of one file that are attached to, when only processes told of them. A provider has two dozen, and some twice,
 /// for QPs of another kind.
@@ -21,13 +25,20 @@ pub(super) const MOST_ATTACHED: usize = 256;
 #[derive(Default)]
 pub(super) struct Refused {
     files: BTreeMap<FileId, ProbeReport>,
+    no_providers: HashMap<FileId, Ident>,
     /// Places in more files than are named.
     beyond: Option<(u64, ProbeReport)>,
 }
 
 impl Refused {
     /// A place is not attached to. Returns whether that is something new.
-    pub(super) fn add(&mut self, program: &str, file: FileId, place: &Place, why: &Why) -> bool {
+    pub(super) fn add(&mut self, program: &str, file: FileId, place: &Place, refusal: &Refusal) -> bool {
+        if let Some(ident) = refusal.file
+            && (self.no_providers.len() < MOST_KNOWN || self.no_providers.contains_key(&file))
+        {
+            self.no_providers.insert(file, ident);
+        }
+        let why = &refusal.why;
         if self.files.contains_key(&file) {
             return false;
         }
@@ -55,8 +66,19 @@ impl Refused {
         self.files.values().chain(self.beyond.iter().map(|(_, report)| report))
     }
 
-    /// No process maps the file any more. Returns whether something was refused in it.
+    /// Files that are no providers.
+    pub(super) const fn no_providers(&self) -> &HashMap<FileId, Ident> {
+        &self.no_providers
+    }
+
+    /// The files something was refused in that are not forgotten yet.
+    pub(super) fn files(&self) -> impl Iterator<Item = FileId> + '_ {
+        self.files.keys().chain(self.no_providers.keys()).copied()
+    }
+
+    /// No process maps the file any more. Returns whether something was told of it.
     pub(super) fn forget(&mut self, file: FileId) -> bool {
+        self.no_providers.remove(&file);
         self.files.remove(&file).is_some()
     }
 }
@@ -65,6 +87,10 @@ impl Refused {
 mod tests {
     use super::*;
 
+    fn refusal() -> Refusal {
+        super::super::reason::Why::from("no provider").into()
+    }
+
     fn place(inode: u64) -> Place {
         Place { path: format!("/tmp/{inode}.so").into(), via: None, dev: (8, 1), inode, offset: 16 }
     }
@@ -72,10 +98,10 @@ mod tests {
     #[test]
     fn a_file_is_told_once_and_files_without_end_are_counted() {
         let mut refused = Refused::default();
-        assert!(refused.add("post_send", place(1).file(), &place(1), &"no provider".into()));
-        assert!(!refused.add("post_recv", place(1).file(), &place(1), &"no provider".into()));
+        assert!(refused.add("post_send", place(1).file(), &place(1), &refusal()));
+        assert!(!refused.add("post_recv", place(1).file(), &place(1), &refusal()));
         for inode in 2..200 {
-            refused.add("post_send", place(inode).file(), &place(inode), &"no provider".into());
+            refused.add("post_send", place(inode).file(), &place(inode), &refusal());
         }
         let reports: Vec<_> = refused.reports().collect();
         assert_eq!(reports.len(), MOST_FILES + 1);

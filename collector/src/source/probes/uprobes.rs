@@ -4,6 +4,7 @@
 //! function. A group of them goes off and comes back as one, since what one counts alone means nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::thread;
 
 use aya::Ebpf;
@@ -12,11 +13,12 @@ use aya::programs::{ProgramError, UProbe};
 
 use super::attach::{loaded, why};
 use super::library::Library;
-use super::prologue::{self, Because, Point};
+use super::opened::{self, Known, Opened};
+use super::prologue::{Because, Point};
 use super::reason::{self, Why};
 use super::refused::{self, Refused};
 use crate::source::ProbeReport;
-use crate::source::verbs::{Arg, FileId, Group, Operation, Place};
+use crate::source::verbs::{FileId, Group, Operation, Place};
 
 /// The program on `ibv_modify_qp`, which tells of each process the addresses its QPs and CQs use.
 pub(super) const LEARN: &str = "learn";
@@ -28,7 +30,7 @@ pub(super) const MODIFY_QP: &str = "ibv_modify_qp";
 #[derive(Default)]
 pub(super) struct Uprobes {
     sites: Vec<Site>,
-    libraries: HashMap<FileId, Library>,
+    libraries: HashMap<FileId, Arc<Library>>,
     /// Files that are others seen through an overlay.
     same: HashMap<FileId, FileId>,
     /// Groups that are off, and why.
@@ -43,6 +45,15 @@ pub(super) struct Uprobes {
     refused: Refused,
 }
 
+/// What was let go because it was written over, or may have been.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Overwritten {
+    /// There was something.
+    pub(super) any: bool,
+    /// Files of which posts or completions were counted until then, under every number they were seen with.
+    pub(super) missed: HashSet<FileId>,
+}
+
 /// A function that is probed.
 struct Site {
     /// `None` for `ibv_modify_qp`.
@@ -55,6 +66,8 @@ struct Site {
     links: Vec<UProbeLink>,
     /// Its group is off, and it comes back with it.
     paused: bool,
+    /// It was attached at some time.
+    was_on: bool,
     report: ProbeReport,
 }
 
@@ -74,59 +87,41 @@ impl Uprobes {
         self.seen.clear();
     }
 
-    /// The file is attached to.
-    pub(super) fn knows(&self, file: FileId) -> bool {
-        self.libraries.contains_key(&file) || self.same.contains_key(&file)
+    /// What is known of files, so that a look can leave it out.
+    pub(super) fn known(&self) -> Known {
+        let refused = self.refused.files().map(|file| (file, file));
+        let attached = self.libraries.keys().map(|file| (*file, *file));
+        Known {
+            sites: self.sites.iter().map(|site| (site.operation, site.file, site.entry)).collect(),
+            files: refused.chain(attached).chain(self.same.iter().map(|(file, other)| (*file, *other))).collect(),
+            no_providers: self.refused.no_providers().clone(),
+        }
     }
 
-    /// Attaches the program of an operation at a place, once per file and offset; not now when its group is off. Without
-    /// such a program nothing happens. Returns whether there is something new.
-    pub(super) fn attach(&mut self, ebpf: &mut Ebpf, operation: Operation, place: &Place) -> bool {
-        let exit = operation.exit().filter(|exit| ebpf.program(exit).is_some());
-        self.add(ebpf, Some(operation), operation.name(), operation.reads(), exit.is_some(), place)
-    }
-
-    /// Attaches the program that learns from `ibv_modify_qp`, which lies at `place`.
-    pub(super) fn learn(&mut self, ebpf: &mut Ebpf, place: &Place) -> bool {
-        self.add(ebpf, None, LEARN, &[Arg::Arg0], false, place)
-    }
-
-    fn add(
-        &mut self,
-        ebpf: &mut Ebpf,
-        operation: Option<Operation>,
-        program: &'static str,
-        reads: &[Arg],
-        returns: bool,
-        place: &Place,
-    ) -> bool {
+    /// Attaches at a place that was looked into, once per file and offset: the program of its operation, not now when the
+    /// operation's group is off, or the one that learns. Without such a program nothing happens. Returns whether there is
+    /// something new.
+    pub(super) fn attach(&mut self, ebpf: &mut Ebpf, opened: Opened) -> bool {
+        let Opened { operation, place, found } = opened;
+        let program = operation.map_or(LEARN, Operation::name);
         if ebpf.program(program).is_none() {
             return false;
         }
-        let (file, found) = match self.open(place) {
-            Ok(file) => (file, None),
-            Err(why) => (place.file(), Some(why)),
+        let (file, point) = match found {
+            Ok((library, point)) => match self.hold(&place, library) {
+                Ok(file) => (file, point),
+                Err(why) => return self.refused.add(program, place.file(), &place, &why.into()),
+            },
+            // Of what a process names, there may be no end.
+            Err(refusal) if place.via.is_some() => {
+                return self.refused.add(program, place.file(), &place, &refusal);
+            }
+            Err(refusal) => (place.file(), Err(refusal.why)),
         };
         let there = |site: &Site| (site.operation, site.file, site.entry) == (operation, file, place.offset);
         if self.sites.iter().any(there) {
             return false;
         }
-        let admitted = match &found {
-            // Of what a process names, there may be no end.
-            Some(why) if place.via.is_some() => Err(why.clone()),
-            _ => self.admit(file, place, operation),
-        };
-        if let Err(why) = admitted {
-            if !self.sites.iter().any(|site| site.file == file) {
-                self.libraries.remove(&file);
-                self.same.retain(|_, other| *other != file);
-            }
-            return self.refused.add(program, file, place, &why);
-        }
-        let point = match found {
-            Some(why) => Err(why),
-            None => self.point(file, place.offset, reads, returns),
-        };
         let mut site = Site {
             operation,
             file,
@@ -134,6 +129,7 @@ impl Uprobes {
             point: Point::entry(Because::Return(None)),
             links: Vec::new(),
             paused: false,
+            was_on: false,
             report: ProbeReport {
                 name: program.to_owned(),
                 wanted: true,
@@ -159,49 +155,37 @@ impl Uprobes {
         true
     }
 
-    /// Opens the file of a place, unless it is open. Returns the number it is known under, which is another one's when it
-    /// is the same file seen through an overlay.
-    fn open(&mut self, place: &Place) -> Result<FileId, Why> {
+    /// Keeps the file of a place, unless it is kept. Returns the number it is known under, which is another one's when it is
+    /// the same file seen through an overlay.
+    ///
+    /// # Errors
+    /// When a process named it and there is no room for it.
+    fn hold(&mut self, place: &Place, library: Arc<Library>) -> Result<FileId, Why> {
         let file = place.file();
-        if let Some(other) = self.same.get(&file) {
-            return Ok(*other);
+        if let Some(other) = self.same.get(&file).copied().or_else(|| self.shown_as(file, &library)) {
+            self.same.insert(file, other);
+            return self.has_room(place, other).map(|()| other);
         }
-        if !self.libraries.contains_key(&file) {
-            let library = Library::open(place.reachable())?;
-            if let Some((other, _)) = self.libraries.iter().find(|(_, other)| library.is_below(other)) {
-                self.same.insert(file, *other);
-                return Ok(*other);
-            }
-            self.libraries.insert(file, library);
-        }
+        self.has_room(place, file)?;
+        self.libraries.entry(file).or_insert(library);
         Ok(file)
     }
 
-    /// Whether a place may be attached to of which a process told. What the verbs process found needs no proof. The file
-    /// is looked at through what is held of it, and attached to through the same.
-    fn admit(&self, file: FileId, place: &Place, operation: Option<Operation>) -> Result<(), Why> {
-        let Some(library) = self.libraries.get(&file).filter(|_| place.via.is_some()) else { return Ok(()) };
-        match operation {
-            Some(_) => library.admits(place.offset)?,
-            None if library.exported(MODIFY_QP) == Some(place.offset) => {}
-            None => return Err(format!("it is not where the library has {MODIFY_QP}").into()),
+    /// The number under which a file is kept already, when an overlay shows it under another one.
+    fn shown_as(&self, file: FileId, library: &Library) -> Option<FileId> {
+        if self.libraries.contains_key(&file) {
+            return None;
         }
-        let of_file = self.sites.iter().filter(|site| site.file == file).count();
-        if of_file >= refused::MOST_OF_A_FILE || (of_file == 0 && self.libraries.len() > refused::MOST_ATTACHED) {
-            return Err("more places than any provider has".into());
-        }
-        Ok(())
+        self.libraries.iter().find(|(_, other)| library.is_below(other)).map(|(other, _)| *other)
     }
 
-    /// Where in a function to attach.
-    fn point(&self, file: FileId, entry: u64, reads: &[Arg], returns: bool) -> Result<Point, Why> {
-        let library = self.libraries.get(&file).ok_or("the file is not open")?;
-        Ok(match library.code(entry)? {
-            Ok((code, at)) if returns => Point::with_return(&prologue::choose(&code, at, reads)),
-            Ok((code, at)) => prologue::choose(&code, at, reads),
-            Err(_) if returns => Point::entry(Because::Return(None)),
-            Err(error) => Point::entry(Because::Unread(error)),
-        })
+    /// Whether one more place of a file may be attached to.
+    fn has_room(&self, place: &Place, file: FileId) -> Result<(), Why> {
+        let of_file = self.sites.iter().filter(|site| site.file == file).count();
+        let is_new = !self.libraries.contains_key(&file);
+        let full = of_file >= refused::MOST_OF_A_FILE || (is_new && self.libraries.len() >= refused::MOST_ATTACHED);
+        // What the verbs process found is not for processes to fill up.
+        if place.via.is_some() && full { Err(opened::too_many()) } else { Ok(()) }
     }
 
     fn switch_on(&mut self, ebpf: &mut Ebpf, site: &mut Site) {
@@ -210,6 +194,7 @@ impl Uprobes {
         match self.links(ebpf, site) {
             Ok(links) => {
                 site.links = links;
+                site.was_on = true;
                 site.report.attached = true;
                 site.report.reason = Some(site.point.to_string());
                 site.report.fix = None;
@@ -291,20 +276,26 @@ impl Uprobes {
         self.same.get(&file).copied().unwrap_or(file)
     }
 
+    /// The numbers of all files that are kept, and of those something was refused in.
+    pub(super) fn files(&self) -> HashSet<FileId> {
+        self.libraries.keys().chain(self.same.keys()).copied().chain(self.refused.files()).collect()
+    }
+
     /// Detaches from files that were written over: their functions lie elsewhere, and a breakpoint where one lay changes
-    /// other code. Returns such files, under every number they were seen with; they have to be looked at anew, and what comes
-    /// until then is not counted.
-    pub(super) fn detach_overwritten(&mut self) -> HashSet<FileId> {
+    /// other code. They have to be looked at anew, and what comes until then is not counted.
+    pub(super) fn detach_overwritten(&mut self) -> Overwritten {
         let files = self.libraries.iter().filter(|(_, library)| library.is_overwritten());
-        let mut files: HashSet<FileId> = files.map(|(file, _)| *file).collect();
+        let files: HashSet<FileId> = files.map(|(file, _)| *file).collect();
+        let watched = |file: FileId| self.sites.iter().any(|site| site.file == file && site.is_watched());
+        let mut missed: HashSet<FileId> = files.iter().copied().filter(|file| watched(*file)).collect();
         let seen_through: Vec<FileId> =
-            self.same.iter().filter(|(_, other)| files.contains(other)).map(|(file, _)| *file).collect();
+            self.same.iter().filter(|(_, other)| missed.contains(other)).map(|(file, _)| *file).collect();
         for file in &files {
             self.detach_file(*file);
-            self.changes += 1;
+            self.changes += u64::from(missed.contains(file));
         }
-        files.extend(seen_through);
-        files
+        missed.extend(seen_through);
+        Overwritten { any: !files.is_empty(), missed }
     }
 
     /// Detaches from a file and lets it go: one that no process maps, by this number or by one under which an overlay shows
@@ -324,6 +315,11 @@ impl Uprobes {
 }
 
 impl Site {
+    /// What its function does is counted, or would be had its file not been written over.
+    fn is_watched(&self) -> bool {
+        self.operation.is_some() && self.was_on && !self.paused
+    }
+
     fn is_in(&self, group: Group) -> bool {
         self.operation.is_some_and(|operation| operation.group() == group)
     }

@@ -165,8 +165,8 @@ fn arguments_are_right_where_a_probe_is_attached_and_a_group_goes_off_and_comes_
     let maps = Maps::take(ebpf, sizes).expect("the maps are in the object");
     maps.begin_epoch(0, true, true, 1);
     for (function, _) in FUNCTIONS {
-        assert!(attached.attach(Operation::PostSend, &place_of(function)));
-        assert!(!attached.attach(Operation::PostSend, &place_of(function)), "once is enough");
+        assert!(attached.attach(Opened::of(Operation::PostSend, &place_of(function))));
+        assert!(!attached.attach(Opened::of(Operation::PostSend, &place_of(function))), "once is enough");
     }
     let reports: Vec<ProbeReport> = attached.reports().filter(|report| report.name == "post_send").cloned().collect();
     if let Some(report) = reports.iter().find(|report| !report.attached) {
@@ -199,7 +199,8 @@ fn arguments_are_right_where_a_probe_is_attached_and_a_group_goes_off_and_comes_
     assert_eq!(counted(&maps, 200), (5, 5));
 
     let file = place_of(FUNCTIONS[0].0).file();
-    assert!(attached.knows(file) && attached.detach_file(file) && !attached.knows(file));
+    let kept = |attached: &Attached| attached.files().contains(&file);
+    assert!(kept(&attached) && attached.detach_file(file) && !kept(&attached));
     uncounted(&maps);
     assert!(attached.reports().all(|report| report.name != "post_send"));
 }

@@ -9,10 +9,11 @@
 //! that does not fill it. `port_xmit_data_64` goes by the name `port_xmit_data`.
 
 use std::borrow::Cow;
+use std::io;
 
 use super::number::{self, COUNTER_BYTES};
 use crate::observation::{CounterSource, Counters, Nanos, Pairs, Text};
-use crate::source::files::{Entry, Files, OpenFile, errno_name, put_in_order};
+use crate::source::files::{Entry, Files, OpenFile, errno_name, put_in_order, says_gone};
 use crate::timeline::counter_table::known_name;
 
 /// The file that is no counter.
@@ -64,17 +65,34 @@ impl CounterSet {
     /// Opens `<owner>/counters` or `<owner>/hw_counters`, where the owner is a port or a device.
     pub(super) fn open(files: &dyn Files, owner: &str, port: Option<u32>, source: CounterSource) -> Self {
         let dir = format!("{owner}/{}", source.name());
-        let mut listed = Vec::new();
-        let missing = files.each(&dir, &mut |entry| listed.push(entry.entry())).err().map(|error| errno_name(&error));
-        if missing.is_some() {
-            listed.clear();
-        }
+        let listed = entries(files, &dir);
+        Self::of(files, owner, port, source, listed, &mut Vec::new())
+    }
+
+    /// The set of what a directory holds. Those files of it that are `held` open already are not opened a second time: for that
+    /// there may be no descriptor left.
+    fn of(
+        files: &dyn Files,
+        owner: &str,
+        port: Option<u32>,
+        source: CounterSource,
+        listed: io::Result<Vec<Entry>>,
+        held: &mut Vec<(Entry, Box<dyn OpenFile>)>,
+    ) -> Self {
+        let dir = format!("{owner}/{}", source.name());
+        let (listed, missing) = match listed {
+            Ok(listed) => (listed, None),
+            Err(error) => (Vec::new(), Some(errno_name(&error))),
+        };
         let mut counters = listed.clone();
         counters.retain(|entry| is_counter(&entry.name));
         put_in_order(&mut counters);
-        let open = |entry: &Entry| CounterFile::open(files, &dir, &entry.name, &entry.name);
+        let mut open = |entry: &Entry| match held.iter().position(|(known, _)| known == entry) {
+            Some(at) => CounterFile { handle: Ok(held.swap_remove(at).1), ..CounterFile::closed(&entry.name) },
+            None => CounterFile::open(files, &dir, &entry.name, &entry.name),
+        };
         let mut set = Self {
-            files: counters.iter().map(open).collect(),
+            files: counters.iter().map(&mut open).collect(),
             readings: Vec::with_capacity(counters.len()),
             dir,
             port,
@@ -91,7 +109,7 @@ impl CounterSet {
         if source == CounterSource::Counters {
             set.open_wide(files, &format!("{owner}/counters_ext"));
         }
-        set.open_lifespan(files);
+        set.open_lifespan(files, held);
         set
     }
 
@@ -124,15 +142,21 @@ impl CounterSet {
         });
         match listed {
             Ok(()) => !same || at != self.listed.len() || self.files.iter().any(|file| file.handle.is_err()),
-            Err(_) => self.missing.is_none(),
+            // No descriptor or memory left: nothing is known to be gone.
+            Err(error) => self.missing.is_none() && says_gone(&error),
         }
     }
 
     /// The slow look: opens anew what changed. `true` when something did.
     pub(super) fn refresh_slow(&mut self, files: &dyn Files) -> bool {
         if self.is_outdated(files) {
-            let owner = self.dir.rsplit_once('/').map_or("", |(owner, _)| owner);
-            let mut anew = Self::open(files, owner, self.port, self.source);
+            let listed = entries(files, &self.dir);
+            if listed.as_ref().is_err_and(|error| !says_gone(error)) {
+                return false;
+            }
+            let owner = self.dir.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
+            let mut held = self.take_open();
+            let mut anew = Self::of(files, &owner, self.port, self.source, listed, &mut held);
             anew.inherit(self);
             *self = anew;
             return true;
@@ -142,11 +166,26 @@ impl CounterSet {
         self.lifespan_ms != before
     }
 
-    fn open_lifespan(&mut self, files: &dyn Files) {
-        if self.source == CounterSource::HwCounters && self.listed.iter().any(|entry| entry.name == LIFESPAN) {
-            self.lifespan = files.open(&format!("{}/{LIFESPAN}", self.dir)).ok();
-            self.read_lifespan();
-        }
+    /// The files that are open, each with what the directory held under its name.
+    fn take_open(&mut self) -> Vec<(Entry, Box<dyn OpenFile>)> {
+        let listed = &self.listed;
+        let open = |file: CounterFile| {
+            let entry = listed.iter().find(|entry| entry.name == *file.name && !entry.object)?;
+            Some((entry.clone(), file.handle.ok()?))
+        };
+        let mut held: Vec<_> = std::mem::take(&mut self.files).into_iter().filter_map(open).collect();
+        held.extend(listed.iter().find(|entry| entry.name == LIFESPAN).cloned().zip(self.lifespan.take()));
+        held
+    }
+
+    fn open_lifespan(&mut self, files: &dyn Files, held: &mut Vec<(Entry, Box<dyn OpenFile>)>) {
+        let listed = self.listed.iter().find(|entry| entry.name == LIFESPAN);
+        let Some(entry) = listed.filter(|_| self.source == CounterSource::HwCounters) else { return };
+        self.lifespan = match held.iter().position(|(known, _)| known == entry) {
+            Some(at) => Some(held.swap_remove(at).1),
+            None => files.open(&format!("{}/{LIFESPAN}", self.dir)).ok(),
+        };
+        self.read_lifespan();
     }
 
     fn read_lifespan(&mut self) {
@@ -243,11 +282,23 @@ impl CounterSet {
     }
 }
 
+/// What a directory holds, in its own order.
+fn entries(files: &dyn Files, dir: &str) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    files.each(dir, &mut |entry| entries.push(entry.entry()))?;
+    Ok(entries)
+}
+
 impl CounterFile {
     fn open(files: &dyn Files, dir: &str, file: &str, name: &str) -> Self {
         let handle = files.open(&format!("{dir}/{file}")).map_err(|error| errno_name(&error));
+        Self { handle, ..Self::closed(name) }
+    }
+
+    /// A file that nobody has opened.
+    fn closed(name: &str) -> Self {
         let name = known_name(name).map_or_else(|| name.to_owned().into(), Cow::Borrowed);
-        Self { name, handle, wide: None }
+        Self { name, handle: Err(Cow::Borrowed("ENOENT")), wide: None }
     }
 
     fn read(&self, present: &mut bool) -> Reading {

@@ -2,7 +2,7 @@
 
 use super::gid::is_zero;
 use crate::observation::Device;
-use crate::source::files::{Files, Folder, base_name};
+use crate::source::files::{Files, Folder, Look, base_name, errno_name, says_gone};
 
 /// Why a class link without its target tells nothing more, and what to do about it.
 pub(super) const DANGLING: &str = "dangling class link: /sys/devices is not visible here";
@@ -16,6 +16,7 @@ const FILES: [&str; 4] = ["node_guid", "fw_ver", "board_id", "hca_type"];
 pub(super) struct Described {
     files: Folder,
     pub(super) seen: Device<'static>,
+    was_read: bool,
 }
 
 impl Described {
@@ -23,7 +24,7 @@ impl Described {
     pub(super) fn read(files: &dyn Files, name: &str) -> Self {
         let folder = Folder::new(format!("class/infiniband/{name}"), &FILES);
         let device = Device { device: name.to_owned().into(), ..Device::default() };
-        let mut described = Self { files: folder, seen: device };
+        let mut described = Self { files: folder, seen: device, was_read: false };
         described.read_anew(files);
         described
     }
@@ -31,24 +32,28 @@ impl Described {
     /// Reads what can change while the device is there: where it is, and by which driver, cannot as long as it is the same
     /// object (the caller knows by the inode of its class link).
     pub(super) fn refresh(&mut self, files: &dyn Files) {
-        if self.seen.unreadable.is_some() || !self.files.look(files) {
+        if self.seen.unreadable.is_some() || self.files.look(files) == Look::Gone {
             self.read_anew(files);
             return;
         }
         self.read_texts();
     }
 
-    /// Reads everything.
+    /// Reads everything; where nothing tells that the device is another, or gone, it stays as it was seen.
     pub(super) fn read_anew(&mut self, files: &dyn Files) {
         let dir = self.files.path().to_owned();
+        let resolved = files.resolve(&dir);
+        if resolved.as_ref().is_err_and(|error| self.was_read && !says_gone(error)) {
+            return;
+        }
         self.seen = Device { device: std::mem::take(&mut self.seen.device), ..Device::default() };
         let device = &mut self.seen;
-        if let Err(error) = files.resolve(&dir) {
+        if let Err(error) = resolved {
             // The link's own text still names the function.
             let target = files.link(&dir).unwrap_or_default();
             device.pci = function_of(&target).map(|pci| pci.to_owned().into());
             let dangling = error.kind() == std::io::ErrorKind::NotFound;
-            let reason = if dangling { DANGLING.into() } else { crate::source::files::errno_name(&error) };
+            let reason = if dangling { DANGLING.into() } else { errno_name(&error) };
             device.unreadable = Some(reason);
             return;
         }
@@ -57,6 +62,7 @@ impl Described {
         }
         self.files.look(files);
         self.read_texts();
+        self.was_read = true;
     }
 
     fn read_texts(&mut self) {

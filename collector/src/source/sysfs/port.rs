@@ -6,7 +6,7 @@ use super::counters::CounterSet;
 use super::device::function_of;
 use super::{gid, netdev, rate, state};
 use crate::observation::{CounterSource, Gid, LinkLayer, Port, PortState, Text};
-use crate::source::files::{Files, Folder};
+use crate::source::files::{Files, Folder, Look};
 
 /// The files of a port that are watched, and their places among each other.
 const FILES: [&str; 5] = ["state", "phys_state", "rate", "link_layer", "lid"];
@@ -76,6 +76,8 @@ pub(super) struct PortWatch {
     pub(super) bond: Option<String>,
     pub(super) counters: CounterSet,
     pub(super) hw_counters: CounterSet,
+    /// Its directory was listed once.
+    listed: bool,
     /// Something may have changed since the last observation.
     changed: bool,
     said: Option<Port<'static>>,
@@ -94,6 +96,7 @@ impl PortWatch {
             bond: None,
             counters: CounterSet::open(files, &dir, Some(number), CounterSource::Counters),
             hw_counters: CounterSet::open(files, &dir, Some(number), CounterSource::HwCounters),
+            listed: false,
             changed: true,
             said: None,
             watched: Watched::new(dir),
@@ -110,6 +113,12 @@ impl PortWatch {
 
     /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters.
     pub(super) fn refresh_slow(&mut self, files: &dyn Files, ports: usize, with_gids: bool, software: bool) {
+        let look = self.watched.files.look(files);
+        self.listed |= look == Look::Listed;
+        if look == Look::Untold && self.listed {
+            // No descriptor or memory left: nothing is known to have changed, and nothing else could be looked at.
+            return;
+        }
         if with_gids {
             self.refresh_gids(files);
         }
@@ -126,7 +135,6 @@ impl PortWatch {
         for set in [&mut self.counters, &mut self.hw_counters] {
             self.changed |= set.refresh_slow(files);
         }
-        self.watched.files.look(files);
         for at in [LINK_LAYER, LID] {
             self.watched.refresh(at, &mut self.changed);
         }

@@ -245,6 +245,43 @@ fn a_directory_that_cannot_be_listed_for_once_removes_no_device() {
 }
 
 #[test]
+fn where_no_descriptor_is_left_for_an_instant_a_port_stays_as_it_is() {
+    let (_dir, root) = node(1);
+    std::fs::write(port_dir(&root, "nic0").join("hw_counters/lifespan"), "10\n").unwrap();
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    poll(&mut source, 0);
+    let counted =
+        |seen: &[Value]| ["counters", "hw_counters"].map(|set| count(&counters(seen, "nic0", 1, set)["values"]));
+    let port = "class/infiniband/nic0/ports/1";
+    let no_descriptor = |paths: &[&str]| {
+        for path in paths {
+            files.fail(&format!("{port}{path}"), true, 24);
+        }
+    };
+    no_descriptor(&["", "/state", "/counters", "/counters/link_downed", "/hw_counters", "/hw_counters/lifespan"]);
+    files.fail("class/infiniband/nic0/ports", true, 24);
+    files.fail("class/infiniband/nic0", true, 24);
+    for second in [10, 70] {
+        let seen = poll(&mut source, second * SECOND);
+        assert_eq!((seen.len(), counted(&seen)), (2, [4, 2]), "at {second} s: nothing but the counters is said");
+    }
+    files.heal();
+    let opened = files.opened().len();
+    // A counter that comes while there is no descriptor left but the one of the list costs no other counter.
+    std::fs::write(root.join(port).join("counters/new"), "1\n").unwrap();
+    std::fs::write(root.join(port).join("hw_counters/new"), "1\n").unwrap();
+    no_descriptor(&["/counters/link_downed", "/counters/new", "/hw_counters/new", "/hw_counters/lifespan"]);
+    let seen = poll(&mut source, 80 * SECOND);
+    assert_eq!(counted(&seen), [4, 2]);
+    assert!(of_type(&seen, "port").is_empty(), "its cache has the age that it had: {seen:?}");
+    assert_eq!(counters(&seen, "nic0", 1, "counters")["unavailable"], json!({"new": "EMFILE"}));
+    files.heal();
+    assert_eq!(counted(&poll(&mut source, 90 * SECOND)), [5, 3]);
+    assert_eq!(files.opened().len(), opened + 2);
+}
+
+#[test]
 fn two_devices_that_swap_their_names_are_removed_before_they_are_said() {
     let (_dir, root) = node(2);
     let mut source = source_at(&root);

@@ -6,7 +6,7 @@ use super::device::Described;
 use super::port::PortWatch;
 use crate::observation::{Body, CounterSource, Device, Nanos, Observation};
 use crate::source::Emit;
-use crate::source::files::Files;
+use crate::source::files::{Files, says_gone};
 
 /// Between two readings of the GID tables, which can have hundreds of entries, and of the place of a device, ns.
 const RARE_PERIOD_NS: Nanos = 60_000_000_000;
@@ -82,7 +82,8 @@ impl DeviceWatch {
     }
 
     fn open_ports(&mut self, files: &dyn Files) {
-        let ports = port_numbers(files, &self.name).map(|n| PortWatch::open(files, &self.name, n)).collect();
+        let Some(numbers) = port_numbers(files, &self.name) else { return };
+        let ports = numbers.into_iter().map(|n| PortWatch::open(files, &self.name, n)).collect();
         let before = std::mem::replace(&mut self.ports, ports);
         self.inherit_ports(before);
         let dir = format!("class/infiniband/{}", self.name);
@@ -117,7 +118,8 @@ impl DeviceWatch {
                 self.described.refresh(files);
             }
             self.said &= before == self.described.seen;
-            if !port_numbers(files, &self.name).eq(self.ports.iter().map(|port| port.number)) {
+            let known = || self.ports.iter().map(|port| port.number);
+            if port_numbers(files, &self.name).is_some_and(|numbers| !numbers.into_iter().eq(known())) {
                 self.open_ports(files);
             }
         }
@@ -182,8 +184,12 @@ impl DeviceWatch {
     }
 }
 
-/// The numbers of a device's ports.
-fn port_numbers(files: &dyn Files, device: &str) -> impl Iterator<Item = u32> {
-    let entries = files.list(&format!("class/infiniband/{device}/ports")).unwrap_or_default();
-    entries.into_iter().filter(|entry| entry.object).filter_map(|entry| entry.name.parse().ok())
+/// The numbers of a device's ports; `None` where they could not be listed, which says nothing of them.
+fn port_numbers(files: &dyn Files, device: &str) -> Option<Vec<u32>> {
+    let entries = match files.list(&format!("class/infiniband/{device}/ports")) {
+        Ok(entries) => entries,
+        Err(error) if says_gone(&error) => Vec::new(),
+        Err(_) => return None,
+    };
+    Some(entries.into_iter().filter(|entry| entry.object).filter_map(|entry| entry.name.parse().ok()).collect())
 }

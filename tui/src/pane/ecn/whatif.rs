@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use collector::command::whatif::Question;
 use collector::dcqcn::{control, markings};
-use collector::inventory::PortRecord;
+use collector::inventory::{PortRecord, World};
+use collector::observation::Nanos;
 use collector::sim::packet::{Measure, Pfc, Red, Workload};
 use collector::timeline::counter_table::Meaning;
 use ratatui::buffer::Buffer;
@@ -30,8 +31,9 @@ const LOADS: (f64, f64) = (0.05, 0.95);
 const BURSTS: [u64; 4] = [256 << 10, 64 << 10, 16 << 10, 1 << 20];
 /// The model comes near when it marks at most so many times what was measured, or so many times less.
 const NEAR: f64 = 2.0;
-/// Windows the measured share is of.
+/// The measured share is of the newest windows, at most so many, and of this many at least.
 const WINDOWS: usize = 60;
+const LEAST: usize = 10;
 /// Packets of a run that only looks for the size of the bursts.
 const MOST_PACKETS: u64 = 10_000_000;
 /// Where a switch is told to pause, bytes: nobody knows, but it does.
@@ -48,8 +50,19 @@ struct Asked {
     told: bool,
 }
 
-/// A question, and the share of packets that was measured to be marked.
-type Asking = (Question, Option<f64>);
+/// What is known of the packets a port received and of those that were marked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Measured {
+    /// They are not counted.
+    NotCounted,
+    /// They are, but in too few of the newest windows, or none came: so many are known, for this time, ns.
+    TooFew { windows: usize, ns: Nanos },
+    /// This share was marked of those that came in this time, ns.
+    Share { marked: f64, ns: Nanos },
+}
+
+/// A question, and what was measured.
+type Asking = (Question, Measured);
 
 /// The one thread that answers.
 #[derive(Default)]
@@ -127,9 +140,9 @@ impl WhatIf {
     }
 
     /// Asks about a port; each time about the next marking that is in use somewhere.
-    pub(super) fn ask(&mut self, name: &str, port: &PortRecord) {
+    pub(super) fn ask(&mut self, name: &str, world: &World, port: &PortRecord) {
         let (question, against) = question(port, self.next);
-        let measured = measured(port);
+        let measured = measured(port, world.window_ns);
         self.next += 1;
         let answer = Answer::default();
         let title = format!("{name}: what if its switch marked by Kmin–Kmax {against}? (a model, much of it assumed)");
@@ -212,35 +225,47 @@ fn question(port: &PortRecord, next: usize) -> (Question, String) {
     (question, name)
 }
 
-/// The share of the packets received in the last minute that were marked; `None` where it is not counted.
-fn measured(port: &PortRecord) -> Option<f64> {
-    let mean = |meaning| {
-        let values: Vec<f64> = port.rates.get(&meaning)?.newest_first().take(WINDOWS).flatten().collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    };
-    let (marked, all) = (mean(Meaning::EcnMarkedRx)?, mean(Meaning::RxPackets)?);
-    (all > 0.0).then(|| marked / all)
+/// What is known of the marks of the newest windows. Both numbers are taken of the same windows: one without the other says
+/// nothing.
+fn measured(port: &PortRecord, window_ns: Nanos) -> Measured {
+    let rings = [Meaning::EcnMarkedRx, Meaning::RxPackets].map(|meaning| port.rates.get(&meaning));
+    let [Some(marked), Some(all)] = rings else { return Measured::NotCounted };
+    let both = marked.newest_first().zip(all.newest_first()).take(WINDOWS);
+    let known: Vec<(f64, f64)> = both.filter_map(|(marked, all)| marked.zip(all)).collect();
+    let ns = window_ns.saturating_mul(known.len() as u64);
+    let (marked, all) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    if known.len() < LEAST || all <= 0.0 {
+        return Measured::TooFew { windows: known.len(), ns };
+    }
+    Measured::Share { marked: marked / all, ns }
 }
 
 /// The answer with what it rests on, or why there is none.
-fn report(mut question: Question, measured: Option<f64>) -> Result<String, String> {
+fn report(mut question: Question, measured: Measured) -> Result<String, String> {
     let fit = match measured {
-        None => "The model is held against nothing: this port's marks are not counted.".to_owned(),
-        Some(0.0) => {
-            return Err(
-                "No packet this port received in the last minute was marked. There is nothing the model could be held \
-                        against: how the switch marks would be assumed, and so would all that follows. No comparison."
-                    .to_owned(),
-            );
+        Measured::NotCounted => "The model is held against nothing: this port's marks are not counted.".to_owned(),
+        Measured::TooFew { windows, .. } if windows >= LEAST => {
+            "The model is held against nothing: this port received no packet.".to_owned()
         }
-        Some(measured) => calibrated(&mut question, measured)?,
+        Measured::TooFew { ns, .. } => {
+            format!("The model is held against nothing: this port's marks are known for {} only.", number::span(ns))
+        }
+        Measured::Share { marked: 0.0, ns } => {
+            return Err(format!(
+                "No packet this port received in {} was marked. There is nothing the model could be held against: how the \
+                 switch marks would be assumed, and so would all that follows. No comparison.",
+                number::span(ns)
+            ));
+        }
+        Measured::Share { marked, ns } => calibrated(&mut question, marked, ns)?,
     };
     let report = question.answer().map_err(|error| error.to_string())?;
     Ok(format!("{}\n{fit}\n\n{}", assumed(&question), report.text()))
 }
 
-/// Takes bursts of the size with which the model marks nearest to what was measured; why not, where none is near.
-fn calibrated(question: &mut Question, measured: f64) -> Result<String, String> {
+/// Takes bursts of the size with which the model marks nearest to what was measured in this time, ns; why not, where none is
+/// near.
+fn calibrated(question: &mut Question, measured: f64, ns: Nanos) -> Result<String, String> {
     let mut tried = Vec::new();
     for bytes in BURSTS {
         let mut params = question.params.clone();
@@ -256,19 +281,19 @@ fn calibrated(question: &mut Question, measured: f64) -> Result<String, String> 
     let Some((bytes, marked, workload)) = nearest else {
         let tried: Vec<_> = tried.iter().map(|(b, m, _)| format!("{} {} %", number::bytes(*b), share(*m))).collect();
         return Err(format!(
-            "The model does not fit this port: {} % of the packets it received in the last minute were marked; with the switch \
-             marking by {}, which is assumed, the model marks, by the size of the bursts: {}. No comparison: it would be of \
+            "The model does not fit this port: {} % of the packets it received in {} were marked; with the switch marking by {}, which is assumed, the model marks, by the size of the bursts: {}. No comparison: it would be of \
              another network. With settings of your own: rdmascope whatif --help.",
             share(measured),
+            number::span(ns),
             written(question.params.red),
             tried.join(", ")
         ));
     };
     question.params.workload = *workload;
     Ok(format!(
-        "Held against this port: {} % of the packets it received in the last minute were marked; with bursts of {} the model \
-         marks {} %.",
+        "Held against this port: {} % of the packets it received in {} were marked; with bursts of {} the model marks {} %.",
         share(measured),
+        number::span(ns),
         number::bytes(*bytes),
         share(*marked)
     ))
@@ -323,7 +348,7 @@ mod tests {
     fn an_answer_is_news_once_and_gone_when_it_is_closed() {
         let world = sample::faulty();
         let mut what_if = WhatIf::default();
-        what_if.ask("mlx5_1/1", &world.ports[1]);
+        what_if.ask("mlx5_1/1", &world, &world.ports[1]);
         let deadline = Instant::now() + Duration::from_secs(120);
         while !what_if.news() {
             assert!(Instant::now() < deadline, "no answer");
@@ -347,7 +372,7 @@ mod tests {
         what_if.worker.lock().unwrap().busy = true;
         let answers: Vec<Answer> = (0..60)
             .map(|_| {
-                what_if.ask("mlx5_1/1", &world.ports[1]);
+                what_if.ask("mlx5_1/1", &world, &world.ports[1]);
                 what_if.asked.as_ref().unwrap().answer.clone()
             })
             .collect();
@@ -356,7 +381,7 @@ mod tests {
         assert_eq!(answered, [59]);
         assert!(!what_if.worker.lock().unwrap().busy);
         what_if.worker.lock().unwrap().busy = true;
-        what_if.ask("mlx5_1/1", &world.ports[1]);
+        what_if.ask("mlx5_1/1", &world, &world.ports[1]);
         what_if.close();
         assert!(what_if.worker.lock().unwrap().next.is_none(), "nobody waits for it any more");
     }
@@ -370,14 +395,46 @@ mod tests {
         question
     }
 
+    /// A share of the packets of a minute.
+    fn of(marked: f64) -> Measured {
+        Measured::Share { marked, ns: 60_000_000_000 }
+    }
+
+    #[test]
+    fn the_share_of_marks_is_of_windows_in_which_both_are_known_and_says_of_how_many() {
+        let world = sample::faulty();
+        let mut port = (*world.ports[1]).clone();
+        let mut measured_of = |windows: &[(Option<f64>, Option<f64>)]| {
+            port.rates.clear();
+            for (marked, all) in windows {
+                port.rates.entry(Meaning::EcnMarkedRx).or_default().push(*marked);
+                port.rates.entry(Meaning::RxPackets).or_default().push(*all);
+            }
+            measured(&port, 10_000_000_000)
+        };
+        assert_eq!(measured_of(&[]), Measured::NotCounted);
+        // Marks were counted while there were few packets; of the time with many nothing is known of them.
+        let mut windows = vec![(Some(10.0), Some(100.0)); LEAST];
+        windows.extend([(None, Some(1e6)); 20]);
+        windows.extend([(Some(1e3), None); 20]);
+        let Measured::Share { marked, ns } = measured_of(&windows) else { panic!("it is measured") };
+        assert!((marked - 0.1).abs() < 1e-6 && ns == 100_000_000_000, "{marked} in {ns} ns");
+        windows.remove(0);
+        assert_eq!(measured_of(&windows), Measured::TooFew { windows: LEAST - 1, ns: 90_000_000_000 });
+        let told = report(short(0.4), measured_of(&windows)).unwrap();
+        assert!(told.contains("held against nothing: this port's marks are known for 90 s only."), "{told}");
+        let idle = measured_of(&[(Some(0.0), Some(0.0)); LEAST]);
+        assert!(report(short(0.4), idle).unwrap().contains("this port received no packet"));
+    }
+
     #[test]
     fn a_port_that_the_model_does_not_fit_gets_no_comparison() {
-        for measured in [Some(0.0), Some(1e-6), Some(0.9)] {
-            let why = report(short(0.4), measured).unwrap_err();
+        for measured in [0.0, 1e-6, 0.9] {
+            let why = report(short(0.4), of(measured)).unwrap_err();
             assert!(why.contains("No comparison") && !why.contains("AGAINST"), "{why}");
         }
-        let why = report(short(0.4), Some(0.9)).unwrap_err();
-        assert!(why.contains("90 % of the packets") && why.contains("64.0 KiB"), "{why}");
+        let why = report(short(0.4), of(0.9)).unwrap_err();
+        assert!(why.contains("90 % of the packets it received in 60 s") && why.contains("64.0 KiB"), "{why}");
     }
 
     #[test]
@@ -390,15 +447,15 @@ mod tests {
         };
         let measured = marked(64 << 10);
         assert!(measured > 0.0 && marked(256 << 10) > NEAR * measured);
-        calibrated(&mut question, measured).unwrap();
+        calibrated(&mut question, measured, 60_000_000_000).unwrap();
         assert!(matches!(question.params.workload, Workload::Bursts { bytes: 65_536, .. }), "{:?}", question.params);
-        let told = report(question, Some(measured)).unwrap();
+        let told = report(question, of(measured)).unwrap();
         assert!(
             told.starts_with("Assumed, for no host can read it") && told.contains("Held against this port"),
             "{told}"
         );
         assert!(told.contains("queue p99") && told.contains("GIVEN: 5.00 KiB–200 KiB"), "{told}");
         // Not counted is not zero: there is an answer, and it says that it is held against nothing.
-        assert!(report(short(0.6), None).unwrap().contains("held against nothing"));
+        assert!(report(short(0.6), Measured::NotCounted).unwrap().contains("held against nothing"));
     }
 }

@@ -28,14 +28,15 @@ pub(super) fn names(series: &Series, word: &str) -> bool {
     series.name.to_ascii_lowercase().contains(word) || series.def.help.to_ascii_lowercase().contains(word)
 }
 
-/// How far down the list a counter belongs: errors that grew lately, signs of congestion that did, those of which it is not
-/// known, the rest.
-pub(super) fn sign(series: &Series, from: Nanos) -> u8 {
-    let grew = series.growth_since(from).is_some_and(|growth| growth.sum > 0);
+/// How far down the list a counter belongs: errors that grew lately, signs of congestion that did, both where they grew since
+/// anybody watches, the rest.
+pub(super) fn sign(series: &Series, lately: Nanos) -> u8 {
+    let grew = |from| series.growth_since(from).is_some_and(|growth| growth.sum > 0);
     match series.def.class {
-        Class::Error if grew || series.saturated() => 0,
-        Class::Congestion if grew => 1,
-        _ => 2,
+        Class::Error if series.saturated() || grew(lately) => 0,
+        Class::Congestion if grew(lately) => 1,
+        Class::Error | Class::Congestion if grew(0) => 2,
+        _ => 3,
     }
 }
 
@@ -64,7 +65,8 @@ pub(super) fn counter<'a>(series: &'a Series, place: &'a str, theme: &Theme) -> 
         Line::styled(&*series.name, style),
         Line::styled(rate, rate_style),
         Line::styled(number::unit_total(def.unit, series.value(), series.saturated()), style),
-        Line::styled(def.unit.name(), theme.dim),
+        // The total is in bytes whatever the driver counts them in.
+        Line::styled(def.unit.bytes_factor().map_or(def.unit.name(), |_| "bytes"), theme.dim),
         Line::styled(place, theme.dim),
         what,
     ]

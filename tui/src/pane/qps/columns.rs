@@ -70,13 +70,25 @@ pub(super) const FIELDS: [Field<Of>; 15] = [
 /// Fields a bare word is looked for in.
 pub(super) const TEXTS: [Of; 6] = [Of::Device, Of::Type, Of::State, Of::Comm, Of::PeerGid, Of::Container];
 
-/// A filter with IPv4 addresses as they stand in GIDs: what is shown can be typed.
-pub(super) fn with_gids(typed: &str) -> String {
+/// A filter with ports and IPv4 addresses as the table has them: what is shown can be typed. Addresses only where a GID is
+/// looked for, and not where the whole of it is named: that is the same however it is written.
+pub(super) fn as_in_table(typed: &str) -> String {
     let word = |word: &str| {
+        // A port as it stands on the screen.
+        if let Some((device, port)) =
+            word.strip_prefix("port=").and_then(|port| port.trim_start_matches('=').split_once('/'))
+        {
+            return format!("device=={device} port={port}");
+        }
         let (before, value) = word.split_at(word.rfind('=').map_or(0, |at| at + 1));
-        match value.parse::<std::net::Ipv4Addr>().map(|address| address.octets()) {
-            Ok([a, b, c, d]) => format!("{before}:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"),
-            Err(_) => word.to_owned(),
+        let of_gid = before.is_empty() || {
+            let field = before.trim_end_matches(['=', '!']);
+            let named = FIELDS.iter().find(|known| known.names.iter().any(|name| name.eq_ignore_ascii_case(field)));
+            named.is_some_and(|named| named.id == Of::PeerGid) && !before.ends_with("==")
+        };
+        match value.parse::<std::net::Ipv4Addr>().ok().filter(|_| of_gid).map(|address| address.octets()) {
+            Some([a, b, c, d]) => format!("{before}:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"),
+            None => word.to_owned(),
         }
     };
     typed.split_whitespace().map(word).collect::<Vec<_>>().join(" ")

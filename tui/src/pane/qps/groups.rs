@@ -67,6 +67,8 @@ pub(super) struct Group {
     in_error: u64,
     /// Sums over those that have a number; `None` when none has.
     rate: Option<f64>,
+    /// Some QPs that could send have no rate: nobody watches what they post.
+    in_part: bool,
     posts: Option<u64>,
     bytes: Option<u64>,
     errors: Option<u64>,
@@ -76,7 +78,7 @@ pub(super) struct Group {
 pub(super) const COLUMNS: [Column; 7] = [
     table::text("GROUP", 24, 255).growing(),
     table::number("QPs", 7, 250),
-    table::number("IN ERR", 7, 245),
+    table::number("ERR+SQE", 7, 245),
     table::number("b/s", 7, 240),
     table::number("POSTS", 8, 40),
     table::number("BYTES", 9, 50),
@@ -109,13 +111,15 @@ impl Group {
         };
         // The filter's words end at spaces.
         let filter = if matches!(key, Key::Peer(_)) && filter.contains(' ') { String::new() } else { filter };
-        Self { name, filter, qps: 0, in_error: 0, rate: None, posts: None, bytes: None, errors: None }
+        Self { name, filter, qps: 0, in_error: 0, rate: None, in_part: false, posts: None, bytes: None, errors: None }
     }
 
     fn take(&mut self, world: &World, qp: &QpRecord) {
         self.qps += 1;
         self.in_error += u64::from(matches!(qp.state, QpState::Err | QpState::Sqe));
-        add(&mut self.rate, world.qps.rate_now(qp, world.now), |a, b| a + b);
+        let rate = world.qps.rate_now(qp, world.now);
+        self.in_part |= rate.is_none() && qp.state == QpState::Rts;
+        add(&mut self.rate, rate, |a, b| a + b);
         add(&mut self.posts, qp.stats_t.map(|_| qp.posts), u64::saturating_add);
         add(&mut self.bytes, qp.stats_t.map(|_| qp.bytes), u64::saturating_add);
         add(&mut self.errors, qp.errors, u64::saturating_add);
@@ -149,7 +153,7 @@ impl Group {
             Line::styled(self.name.clone(), theme.strong),
             plain(number::count(self.qps)),
             loud(Some(self.in_error)),
-            plain(number::bits(self.rate)),
+            plain(number::at_least(number::bits(self.rate), self.in_part && self.rate.is_some())),
             plain(number::known_count(self.posts)),
             plain(number::known_bytes(self.bytes)),
             loud(self.errors),

@@ -41,8 +41,8 @@ fn standing(qp: &QpRecord) -> Option<u64> {
 #[derive(Default)]
 pub(super) struct Order {
     keys: Vec<Key>,
-    /// How many of them died.
-    died: usize,
+    /// How many of them are in the state ERR, and in SQE.
+    in_error: (usize, usize),
     sorted: Range<usize>,
 }
 
@@ -51,11 +51,12 @@ impl Order {
     /// so that comparing them costs little.
     pub(super) fn find<'w>(&mut self, world: &'w World, by: Of, ascending: bool, filter: &Filter<Of>) {
         self.keys.clear();
-        self.died = 0;
+        self.in_error = (0, 0);
         self.sorted = 0..0;
         let mut texts = Texts::default();
         let mut take = |qp: &'w QpRecord| {
-            self.died += usize::from(dead(qp));
+            self.in_error.0 += usize::from(qp.state == QpState::Err);
+            self.in_error.1 += usize::from(qp.state == QpState::Sqe);
             let key = match value(world, qp, by) {
                 // By what a state means, not by its letters.
                 _ if by == Of::State => match standing(qp) {
@@ -130,9 +131,9 @@ impl Order {
         self.keys.get(row).map(|(_, _, id)| *id)
     }
 
-    /// How many of the rows died.
-    pub(super) fn died(&self) -> usize {
-        self.died
+    /// How many of the rows are in the state ERR, and in SQE.
+    pub(super) fn in_error(&self) -> (usize, usize) {
+        self.in_error
     }
 
     /// Number of rows.

@@ -75,15 +75,3 @@ fn found(device: &str, made: String, functions: Result<Functions, String>) -> Fo
     let (places, error) = answer.map_or_else(|error| (BTreeMap::new(), Some(error)), |places| (places, None));
     Found { device: device.to_owned(), made, places, error }
 }
-
-#[cfg(test)]
-mod tests {
-    use rustix::process::{Signal, parent_process_death_signal, set_parent_process_death_signal};
-
-    #[test]
-    fn the_program_that_makes_qps_ends_with_the_one_that_started_it() {
-        super::end_with_parent();
-        assert_eq!(parent_process_death_signal().expect("Linux"), Some(Signal::KILL));
-        set_parent_process_death_signal(None).expect("Linux");
-    }
-}

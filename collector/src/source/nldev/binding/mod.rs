@@ -1,9 +1,10 @@
 //! Has the kernel bind QPs to hardware counters by their type, where changes are allowed (`--allow-changes`), and undoes it.
 //!
 //! ```text
-//! kernel   what is asked and changed        note     what was changed, on disk before it is
-//! undo     back to how it was               process  whose note it is, and whether that process lives
-//! port     what becomes of a port, and why  options  what may be changed
+//! kernel   what is asked and changed        note       what was changed
+//! undo     back to how it was               directory  the notes on disk, before anything is changed
+//! port     what becomes of a port, and why  process    whose note it is, and whether that process lives
+//! options  what may be changed              left       what others left: undone, or told
 //! ```
 //!
 //! A port whose counter mode is `none` is given the automatic mode (`rdma statistic qp set link DEV/PORT auto type on`): the
@@ -13,7 +14,9 @@
 //! What is changed is noted first, and undone when the source ends; where the process was killed, the next one that may
 //! change something undoes it. Without leave this source opens no socket: it only looks for notes, and tells of them.
 
+mod directory;
 mod kernel;
+mod left;
 mod note;
 mod options;
 mod port;
@@ -28,12 +31,13 @@ use crate::source::{Availability, Emit, Missing, Source};
 use super::availability;
 use super::reply::{CounterMode, DeviceInfo};
 use super::uapi::COUNTER_MODE_AUTO;
+use directory::Notes;
 use kernel::Kernel;
-use note::{Changed, Note, Notes};
+use note::{Changed, Note};
 pub use options::{BindBy, Changes, Options};
 use port::{MAX_QPS, Port, State, may_bind, missing, refused, too_many};
-use process::{Life, Process};
-use undo::{Undone, undo};
+use process::Process;
+use undo::{Changer, undo};
 
 /// The source's name.
 pub const NAME: &str = "binding";
@@ -83,7 +87,7 @@ impl Binding {
     fn over(kernel: Kernel, options: Options) -> Self {
         Self {
             kernel,
-            notes: Notes::at(&options.directory),
+            notes: Notes::at(&options.directory, &options.others),
             note: None,
             ports: Vec::new(),
             kept: Vec::new(),
@@ -95,96 +99,6 @@ impl Binding {
             ended: false,
             options,
         }
-    }
-
-    /// Looks at the notes of others, and undoes what processes left that have ended. `false` when it must be done before
-    /// anything else, and could not be now.
-    fn settle(&mut self) -> bool {
-        let mut all = self.notes.all();
-        (self.trouble, self.left) = (None, Vec::new());
-        let may_undo = self.options.changes != Changes::None;
-        let mut lock = None;
-        if may_undo && all.iter().flatten().any(|note| self.is_left(note)) {
-            let why = match self.notes.lock() {
-                Ok(Some(taken)) => {
-                    lock = Some(taken);
-                    // Another one may have undone something until it was ours.
-                    all = self.notes.all();
-                    None
-                }
-                Ok(None) => Some("another rdmascope is changing counters just now".to_owned()),
-                Err(error) => {
-                    Some(format!("the notes in {} cannot be locked: {error}", self.notes.directory().display()))
-                }
-            };
-            if let Some(why) = why {
-                self.trouble = Some(missing("counters by QP type", why, None));
-                return false;
-            }
-        }
-        for note in all {
-            match note {
-                Ok(note) => self.settle_note(note, lock.is_some()),
-                Err(why) => self.left.push(missing("a note of what was changed", why, None)),
-            }
-        }
-        true
-    }
-
-    /// The note is of a process that is gone, and was not tried in vain.
-    fn is_left(&self, note: &Note) -> bool {
-        matches!(note.process.life(&self.options.proc), Life::Ended | Life::EarlierBoot) && self.kept(note).is_none()
-    }
-
-    fn kept(&self, note: &Note) -> Option<&Missing> {
-        self.kept.iter().find(|(process, _)| *process == note.process).map(|(_, why)| why)
-    }
-
-    /// What is told of a note; with the `lock`, what it tells is undone.
-    fn settle_note(&mut self, mut note: Note, lock: bool) {
-        let pid = note.process.pid;
-        let ports = note.ports.iter().map(Changed::name).collect::<Vec<_>>().join(", ");
-        if let Some(why) = self.kept(&note) {
-            return self.left.push(why.clone());
-        }
-        match note.process.life(&self.options.proc) {
-            Life::EarlierBoot if lock => {
-                note.ports.clear();
-                if let Err(error) = self.notes.put(&note) {
-                    let reason = format!("that of an earlier boot cannot be removed: {error}");
-                    self.keep(&note, missing("a note of what was changed", reason, None));
-                }
-            }
-            Life::Living | Life::EarlierBoot => {}
-            Life::Unknown(why) => {
-                let reason = format!(
-                    "process {pid} bound QPs to counters on {ports}; it cannot be told whether it lives: {why}"
-                );
-                self.left.push(missing("what another rdmascope changed", reason, None));
-            }
-            Life::Ended if lock => {
-                for undone in undo(&mut self.kernel, &self.notes, &mut note, false, |_| true) {
-                    self.untold.push(format!("left by process {pid}, which has ended: {}", undone.what()));
-                    match undone {
-                        Undone::Done(what) => self.undone.push(what),
-                        Undone::Kept { what, fix } => {
-                            self.keep(&note, missing("what an earlier run changed", what, fix));
-                        }
-                    }
-                }
-            }
-            Life::Ended => {
-                let reason =
-                    format!("process {pid} ended without undoing it: QPs are bound to counters by type on {ports}");
-                let fix = Some("rdmascope doctor --allow-changes undoes it".to_owned());
-                self.left.push(missing("what an earlier run changed", reason, fix));
-            }
-        }
-    }
-
-    fn keep(&mut self, note: &Note, why: Missing) {
-        self.left.push(why.clone());
-        self.kept.push((note.process.clone(), why));
     }
 
     /// Follows the devices: gives new ports the automatic mode, and sees whether those that have it still do.
@@ -212,7 +126,8 @@ impl Binding {
     }
 
     /// A device that is not here any more is not asked. It stays in the note: one that is gone took its counters with it, but
-    /// one that was moved to another network namespace keeps its mode, and may be back at the end.
+    /// one that was moved to another network namespace keeps its mode, and may be back at the end. Where its GUID is seen under
+    /// another index it was made anew, and is gone.
     fn forget_gone(&mut self, devices: &[DeviceInfo]) {
         let there = |index: u32| devices.iter().any(|device| device.index == index);
         self.ports.retain(|port| there(port.device.index));
@@ -221,6 +136,11 @@ impl Binding {
                 port.device = device.clone();
             }
         }
+        let is_made_anew = |noted: &Changed| {
+            let same = |device: &DeviceInfo| device.node_guid.is_some() && device.node_guid == noted.node_guid;
+            !there(noted.index) && devices.iter().any(same)
+        };
+        self.note_less(|noted| !is_made_anew(noted));
     }
 
     /// Keeps in the note only the ports that `stays` says.
@@ -264,7 +184,7 @@ impl Binding {
     /// Undoes what was changed of the ports that are `meant`.
     fn undo(&mut self, meant: impl Fn(&Changed) -> bool) {
         let Some(note) = &mut self.note else { return };
-        let all = undo(&mut self.kernel, &self.notes, note, true, meant);
+        let all = undo(&mut self.kernel, &self.notes, note, Changer::This, meant);
         self.untold.extend(all.iter().map(|undone| undone.what().to_owned()));
     }
 

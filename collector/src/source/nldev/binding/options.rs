@@ -57,6 +57,8 @@ pub struct Options {
     pub wanted: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// Where the notes are kept; made when it is needed.
     pub directory: PathBuf,
+    /// Where other users keep theirs, which are read to be told of.
+    pub others: Vec<PathBuf>,
     /// Where `/proc` is.
     pub proc: PathBuf,
 }
@@ -65,22 +67,28 @@ impl Options {
     /// The options on this node, with the notes where this user keeps them.
     #[must_use]
     pub fn here(changes: Changes, wanted: Arc<dyn Fn(&str) -> bool + Send + Sync>) -> Self {
-        Self { changes, wanted, directory: default_directory(), proc: Path::new("/proc").to_owned() }
+        let directory = default_directory();
+        let others = [ROOT_S, SERVICE_S].map(PathBuf::from).into_iter().filter(|other| *other != directory).collect();
+        Self { changes, wanted, directory, others, proc: Path::new("/proc").to_owned() }
     }
 }
 
-/// Where a process of this user keeps its notes: below `$STATE_DIRECTORY` (systemd), else for root below `/var/lib/rdmascope`,
-/// else below `$XDG_STATE_HOME` or `~/.local/state`.
+/// Root's notes. Not below the service's directory: its user could move and give back what root has written there.
+const ROOT_S: &str = "/var/lib/rdmascope-changes";
+/// The notes of the packaged service, by its `STATE_DIRECTORY`.
+const SERVICE_S: &str = "/var/lib/rdmascope/changes";
+
+/// Where a process of this user keeps its notes: below `$STATE_DIRECTORY` (systemd); else root in a directory that is root's
+/// alone, others below `$XDG_STATE_HOME` or `~/.local/state`.
 fn default_directory() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // systemd separates several by colons.
     let first =
         |path: PathBuf| path.to_str().and_then(|text| text.split(':').next()).map_or(path.clone(), PathBuf::from);
     let own = || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    let base = match variable("STATE_DIRECTORY").map(first) {
-        Some(directory) => directory,
-        None if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib/rdmascope"),
-        None => own().map_or_else(|| PathBuf::from("/var/lib/rdmascope"), |own| own.join("rdmascope")),
-    };
-    base.join("changes")
+    match variable("STATE_DIRECTORY").map(first) {
+        Some(directory) => directory.join("changes"),
+        None if rustix::process::geteuid().is_root() => ROOT_S.into(),
+        None => own().map_or_else(|| SERVICE_S.into(), |own| own.join("rdmascope/changes")),
+    }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 /// Which process, of which boot, seen from which PID namespace.
@@ -59,21 +61,32 @@ impl Process {
         if namespace(proc, "pid").ok().as_ref() != Some(&self.pid_namespace) {
             return Life::Unknown("it is of another PID namespace");
         }
-        // Here its devices may be out of sight, which is not gone.
-        if self.net_namespace.is_some() && namespace(proc, "net").ok() != self.net_namespace {
-            return Life::Unknown("it is of another network namespace");
-        }
         match fs::read_to_string(proc.join(self.pid.to_string()).join("stat")) {
             Ok(stat) => match start_ticks(&stat) {
                 Some(ticks) if ticks == self.start_ticks => Life::Living,
                 Some(_) => Life::Ended,
                 None => Life::Unknown("its /proc/PID/stat is not in its form"),
             },
+            // Processes of others may be hidden (`hidepid=2`, proc(5)).
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.exists() => {
+                Life::Unknown("its /proc/PID is hidden")
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Life::Ended,
             // A process that ends while it is looked at: ESRCH.
             Err(error) if error.raw_os_error() == Some(3) => Life::Ended,
             Err(_) => Life::Unknown("its /proc/PID/stat cannot be read"),
         }
+    }
+
+    /// Some process has this number.
+    fn exists(&self) -> bool {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+    }
+
+    /// It saw the devices that are seen here: it was of this network namespace, or it is not known of which.
+    pub(super) fn shares_network(&self, proc: &Path) -> bool {
+        self.net_namespace.is_none() || namespace(proc, "net").ok() == self.net_namespace
     }
 }
 
@@ -114,9 +127,12 @@ mod tests {
         assert!(own.net_namespace.is_some());
         let ended = Process { pid: u32::MAX, ..own.clone() };
         let unseen = Process { net_namespace: Some("net:[1]".to_owned()), ..ended.clone() };
-        assert!(matches!(unseen.life(Path::new("/proc")), Life::Unknown(why) if why.contains("network")));
+        assert_eq!(unseen.life(Path::new("/proc")), Life::Ended, "the number says it");
+        let living = Process { net_namespace: unseen.net_namespace.clone(), ..own.clone() };
+        assert_eq!(living.life(Path::new("/proc")), Life::Living);
+        assert!(own.shares_network(Path::new("/proc")) && !unseen.shares_network(Path::new("/proc")));
         let older = Process { net_namespace: None, ..ended };
-        assert_eq!(older.life(Path::new("/proc")), Life::Ended);
+        assert!(older.life(Path::new("/proc")) == Life::Ended && older.shares_network(Path::new("/proc")));
         assert!(matches!(own.life(Path::new("/nonexistent")), Life::Unknown(_)));
     }
 }

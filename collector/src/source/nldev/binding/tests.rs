@@ -2,17 +2,20 @@
 //! 6.12: no software device has counters that can be bound.
 
 mod left;
+mod others;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::kernel::EPERM;
 use super::port::{EBUSY, EINVAL, EOPNOTSUPP};
+use super::process::Life;
 use super::*;
 use crate::source::nldev::conversation::Conversation;
 use crate::source::nldev::scene::{
-    Set, bound, bound_answer, counter_mode, devices, done, exchange, message, qp_count, refusal, set_part,
+    Set, bound, bound_answer, counter_mode, devices, devices_of, done, exchange, message, qp_count, refusal, set_part,
 };
 use crate::source::nldev::stored::{Asked, Exchange, Stored};
 use crate::source::nldev::transport::Transport;
@@ -66,7 +69,7 @@ struct Watched {
 impl Transport for Watched {
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
         if is(request, change::STAT_SET) || is(request, change::STAT_DEL) {
-            let all = self.notes.all().into_iter().filter_map(Result::ok).flat_map(|note| note.ports);
+            let all = self.notes.all().into_iter().filter_map(Result::ok).flat_map(|found| found.note.ports);
             self.noted.lock().unwrap().push(all.collect());
         }
         self.stored.send(request)
@@ -99,7 +102,12 @@ impl Scene {
     }
 
     fn notes(&self) -> Notes {
-        Notes::at(&self.state.path().join("changes"))
+        Notes::at(&self.state.path().join("changes"), &[self.others()])
+    }
+
+    /// Where another user has notes.
+    fn others(&self) -> PathBuf {
+        self.state.path().join("others")
     }
 
     fn binding(&self, changes: Changes, exchanges: Vec<Exchange>) -> Binding {
@@ -119,7 +127,7 @@ impl Scene {
             Ok(Conversation::new(Box::new(Watched { stored, notes: notes.clone(), noted: seen.clone() })))
         }));
         let directory = self.notes().directory().to_owned();
-        Binding::over(kernel, Options { changes, wanted, directory, proc: "/proc".into() })
+        Binding::over(kernel, Options { changes, wanted, directory, others: vec![self.others()], proc: "/proc".into() })
     }
 
     /// How often a command was sent.
@@ -133,7 +141,7 @@ impl Scene {
     }
 
     fn note(&self) -> Option<Note> {
-        self.notes().all().pop().map(|note| note.expect("a note that can be read"))
+        self.notes().all().pop().map(|found| found.expect("a note that can be read").note)
     }
 
     /// Leaves the note of a process that was killed after it had changed port 1 of a device.
@@ -150,9 +158,17 @@ impl Scene {
             mask: TYPE,
             undoing,
         });
-        drop(self.notes().lock().unwrap());
-        self.notes().put(&note).unwrap();
+        self.keep(&note);
         note
+    }
+
+    fn keep(&self, note: &Note) {
+        drop(self.notes().lock().unwrap());
+        self.notes().put(note).unwrap();
+    }
+
+    fn remove(&self, note: &Note) {
+        self.notes().put(&Note { ports: Vec::new(), ..note.clone() }).unwrap();
     }
 }
 

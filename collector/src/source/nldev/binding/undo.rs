@@ -1,8 +1,9 @@
 //! Undoing what a note tells: a port leaves the automatic mode, and the QPs that were bound in it are let go. What somebody
 //! else has changed since is left alone.
 
+use super::directory::Notes;
 use super::kernel::{EPERM, Kernel, Trouble};
-use super::note::{Changed, Note, Notes};
+use super::note::{Changed, Note};
 use crate::source::nldev::uapi::{COUNTER_MODE_AUTO, COUNTER_MODE_MANUAL, COUNTER_MODE_NONE};
 
 /// QPs let go in one undoing. Each is a firmware command; more are left to end by themselves.
@@ -15,13 +16,24 @@ pub(super) enum Undone {
     Done(String),
     /// It could not be undone now, why not, and what helps: the note is kept.
     Kept { what: String, fix: Option<String> },
+    /// Its device is not seen from here, where the one that changed it may have seen it: the note is kept.
+    Unseen(String),
+}
+
+/// Who changed what is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changer {
+    /// This process.
+    This,
+    /// One that has ended, in this network namespace or in another.
+    Gone { here: bool },
 }
 
 impl Undone {
     /// In words.
     pub(super) fn what(&self) -> &str {
         match self {
-            Self::Done(what) | Self::Kept { what, .. } => what,
+            Self::Done(what) | Self::Kept { what, .. } | Self::Unseen(what) => what,
         }
     }
 }
@@ -29,13 +41,16 @@ impl Undone {
 /// Undoes what a note tells of the ports that are `meant`. The note says so before anything is changed, and is gone when no
 /// port is left in it. Returns what came of each.
 ///
-/// Whose note is another's (not `own`) and cannot be written, undoes nothing: the note would have it undone again and again,
+/// Where the note was left by another and cannot be written, nothing is undone: the note would have it undone again and again,
 /// also what somebody else does meanwhile.
+///
+/// A device may be seen in one network namespace only (`rdma system set netns exclusive`): what is not seen from another one
+/// is not known to be gone, and stays in the note.
 pub(super) fn undo(
     kernel: &mut Kernel,
     notes: &Notes,
     note: &mut Note,
-    own: bool,
+    by: Changer,
     meant: impl Fn(&Changed) -> bool,
 ) -> Vec<Undone> {
     let devices = match kernel.devices() {
@@ -56,10 +71,10 @@ pub(super) fn undo(
     for port in note.ports.iter_mut().filter(|port| meant(port)) {
         port.undoing = true;
     }
-    let changes = before.iter().any(|port| meant(port) && there(port));
-    if changes
+    let writes = before.iter().any(|port| meant(port) && there(port));
+    if writes
         && let Err(error) = notes.put(note)
-        && !own
+        && by != Changer::This
     {
         note.ports = before;
         let why = format!("its note in {} cannot be written: {error}", notes.directory().display());
@@ -73,24 +88,30 @@ pub(super) fn undo(
             left.push(port);
             continue;
         }
-        let undone = if there(&port) {
-            undo_port(kernel, &port, &mut allowed)
-        } else {
-            let what =
-                "the device is not here: gone, and what was changed with it, or moved to another network namespace";
-            Undone::Done(format!("{}: {what}", port.name()))
-        };
-        if matches!(undone, Undone::Kept { .. }) {
+        let undone = if there(&port) { undo_port(kernel, &port, &mut allowed) } else { not_here(&port, by) };
+        if !matches!(undone, Undone::Done(_)) {
             left.push(port);
         }
         all.push(undone);
     }
+    let as_before = !writes && left.len() == note.ports.len();
     note.ports = left;
-    if let Err(error) = notes.put(note) {
+    if !as_before && let Err(error) = notes.put(note) {
         let what = format!("the note in {} cannot be put right: {error}", notes.directory().display());
         all.push(Undone::Kept { what, fix: None });
     }
     all
+}
+
+fn not_here(port: &Changed, by: Changer) -> Undone {
+    let port = port.name();
+    if by == (Changer::Gone { here: false }) {
+        return Undone::Unseen(format!(
+            "{port}: it was changed from another network namespace, and is not seen in this one"
+        ));
+    }
+    let what = "the device is not here: gone, and what was changed with it, or moved to another network namespace";
+    Undone::Done(format!("{port}: {what}"))
 }
 
 fn kept(port: &Changed, trouble: &Trouble) -> Undone {

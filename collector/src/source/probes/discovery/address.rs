@@ -2,7 +2,7 @@
 //!
 //! What is told comes from a process's memory, and whoever can call that function can tell something new each time. So no
 //! more is kept than a process with several providers has, each process is looked at once however much it told, and that in
-//! the thread that looks at processes.
+//! a thread of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,6 +17,9 @@ const MOST_OF_A_PROCESS: usize = 512;
 
 /// Processes whose addresses are kept until they are looked at.
 const MOST_PROCESSES: usize = 1024;
+
+/// Files of one process in which places are looked for at once: more than it has providers.
+const MOST_FILES: usize = 16;
 
 /// What was told since the last look.
 #[derive(Debug, Default)]
@@ -38,11 +41,6 @@ impl Addresses {
         true
     }
 
-    /// Keeps what another one has. Returns how many processes there was no room for.
-    pub(super) fn append(&mut self, other: Self) -> u64 {
-        other.0.into_iter().map(|(tgid, told)| u64::from(!self.add(tgid, told))).sum()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -62,10 +60,12 @@ fn places(proc: &Path, devices: &Devices, pid: u32, told: BTreeSet<(Operation, u
     let text = fs::read(dir.join("maps")).ok()?;
     let text = String::from_utf8_lossy(&text);
     let mappings: Vec<_> = maps::mappings(&text).collect();
-    let places = process::places(&dir, &mappings, told);
+    let mut places = process::places(&dir, &mappings, told);
+    let mut files = BTreeSet::new();
+    places
+        .retain(|(_, place)| files.contains(&place.file()) || (files.len() < MOST_FILES && files.insert(place.file())));
     let (start, comm) = process::stat(&fs::read_to_string(dir.join("stat")).ok()?)?;
-    let files = places.iter().map(|(_, place)| place.file()).collect::<BTreeSet<_>>().into_iter().collect();
-    Some(Process { pid, start, comm, has_device: true, files, places, ..Process::default() })
+    Some(Process { pid, start, comm, has_device: true, places, ..Process::default() })
 }
 
 #[cfg(test)]
@@ -86,10 +86,8 @@ mod tests {
             addresses.add(tgid, told(1));
         }
         assert_eq!(addresses.0.len(), MOST_PROCESSES);
-        let mut other = Addresses::default();
-        other.add(8, told(100));
-        other.add(6000, told(1));
-        assert_eq!(addresses.append(other), 1, "there is no room for one of them");
+        assert!(!addresses.add(6000, told(1)), "there is no room for one more");
+        assert!(addresses.add(8, told(100)));
         assert_eq!(addresses.0[&8].len(), 80);
     }
 }

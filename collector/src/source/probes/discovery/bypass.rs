@@ -1,7 +1,7 @@
 //! By which of the files a process maps it can post where no probe sees it: without a call of libibverbs.
 //!
 //! Two things tell. Libraries whose business that is are known by name ([`KNOWN`]). Any other file gives itself away by the
-//! functions of a provider it calls ([`DIRECT`]): who wants to write work requests itself has to ask where the queues lie,
+//! functions of a provider it calls ([`SHARED`]): who wants to write work requests itself has to ask where the queues lie,
 //! or make them himself. A program that looks these functions up at run time (`dlsym`), or has the provider linked into
 //! it, is not found; nor is what a library of many talents does: NCCL posts by libibverbs, but its GPU-initiated mode, built
 //! into `libnccl.so` itself since 2.28, does not.
@@ -13,7 +13,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::super::library::Library;
-use super::process::{base, is_verbs, reachable};
+use super::process::reachable;
+use super::provider::{SHARED, base, is_shared, is_verbs};
 use crate::observation::Way;
 use crate::source::verbs::FileId;
 use crate::source::verbs::maps::Mapping;
@@ -35,19 +36,6 @@ const KNOWN: &[(&str, Way)] = &[
     ("nvshmem_transport_ibdevx.so", Way::Devx),
 ];
 
-/// A library, by how its file's name begins, a function, and what calling it is for.
-const DIRECT: &[(&str, &str, Way)] = &[
-    // mlx5dv_init_obj(3): where a QP's and a CQ's memory and doorbell lie.
-    ("libmlx5.so", "mlx5dv_init_obj", Way::DirectVerbs),
-    // mlx5dv_devx_obj_create(3): objects of the device's own, among them queues.
-    ("libmlx5.so", "mlx5dv_devx_obj_create", Way::Devx),
-    ("libmlx4.so", "mlx4dv_init_obj", Way::DirectVerbs),
-    // efadv_query_qp_wqs(3): libfabric's direct data path and its export to accelerators.
-    ("libefa.so", "efadv_query_qp_wqs", Way::DirectVerbs),
-    ("libmana.so", "manadv_init_obj", Way::DirectVerbs),
-    ("libbnxt_re.so", "bnxt_re_dv_init_obj", Way::DirectVerbs),
-];
-
 /// What is known of files that were looked into, so that each is looked into once while a process maps it: the numbers of one
 /// that is gone are used again.
 pub(super) type Calls = HashMap<FileId, Vec<Way>>;
@@ -61,8 +49,7 @@ pub(super) fn ways(
     known: &mut Calls,
     looked_into: &mut Vec<FileId>,
 ) -> Vec<(Way, String)> {
-    let direct =
-        mappings.iter().any(|mapping| DIRECT.iter().any(|(library, ..)| base(mapping.name).starts_with(library)));
+    let direct = mappings.iter().any(|mapping| is_shared(mapping.name));
     let mut files = BTreeSet::new();
     let mut found: Vec<(Way, String)> = Vec::new();
     for mapping in mappings.iter().filter(|mapping| mapping.is_code() && files.insert(mapping.file)) {
@@ -90,9 +77,11 @@ fn by_name(name: &str) -> Option<Way> {
 }
 
 fn by_calls(file: &Path, name: &str) -> Vec<Way> {
-    let functions: Vec<(&str, &str)> = DIRECT.iter().map(|(library, function, _)| (*library, *function)).collect();
+    let direct =
+        || SHARED.iter().flat_map(|(library, calls)| calls.iter().map(move |(call, way)| (*library, *call, *way)));
+    let functions: Vec<(&str, &str)> = direct().map(|(library, function, _)| (library, function)).collect();
     let calls = Library::open(file).map(|library| library.calls(&functions)).unwrap_or_default();
-    let way = |call: &&str| DIRECT.iter().find(|(_, function, _)| function == call).map(|(.., way)| *way);
+    let way = |call: &&str| direct().find(|(_, function, _)| function == call).map(|(.., way)| way);
     let ways: BTreeSet<Way> = calls.iter().filter_map(way).collect();
     if !ways.is_empty() && name.starts_with("libuct_ib.so") {
         return vec![Way::UcxMlx5];

@@ -6,13 +6,18 @@
 //! device   the character devices of verbs, and who has one open
 //! process  what a process maps of the verbs libraries, and where its contexts point
 //! memory   contexts, QPs and CQs in the memory of a process whose calls were not watched from the start
+//! provider the verbs libraries by the names of their files
 //! bypass   what a process maps with which it can post where no probe sees it
 //! ```
+//!
+//! look     the looks themselves, in threads
 //!
 //! The verbs process tells the places of the builds the host has. Any other is met through the processes that use it: one
 //! look at all of them at the start, then one at each process that creates or changes a QP for the first time. A look
 //! reads `/proc/PID/maps`, and memory only where no provider the process maps is known, so a node whose processes all use
-//! the host's build costs one read for each. What takes longer than that is done in a thread of its own, one at a time.
+//! the host's build costs one read for each. What takes longer than that is done in a thread, and so is whatever reads the
+//! files that processes map. What processes told has a thread beside it: it waits for no search of another's memory. Neither
+//! begins before what the last ones found is taken.
 //!
 //! A file that no process maps any more is let go: looked at every 10 s, through the processes that were met alone. A process
 //! loads libraries as it goes: one that makes QPs is looked at again, at most that often.
@@ -20,54 +25,32 @@
 mod address;
 mod bypass;
 mod device;
+mod look;
 mod memory;
 mod process;
+mod provider;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 pub(super) use self::address::Addresses;
 use self::bypass::Calls;
-use self::device::Devices;
-use self::process::{Process, Thoroughness};
+use self::look::{Look, Looked, Start};
+use self::process::{Heard, Process};
+use super::opened::{Known, Opened};
 use crate::observation::{self, Text, Unseen, Way};
 use crate::source::Missing;
-use crate::source::verbs::{FileId, Operation, Place};
-
-/// Processes that are looked at in one go at the start.
-const MOST_PROCESSES: usize = 65_536;
+use crate::source::verbs::FileId;
 
 /// Processes that are remembered: those that use verbs. What is more is not looked at, and counted.
 const MOST_REMEMBERED: usize = 16_384;
-
-/// What a look brought.
-#[derive(Debug, Default)]
-pub(super) struct News {
-    /// Operations and where they lie.
-    pub(super) places: Vec<(Operation, Place)>,
-    /// `ibv_modify_qp` of each libibverbs.
-    pub(super) modify_qp: Vec<Place>,
-}
-
-/// What a thread brings back, in one or two parts: what a process told must not wait for a search of another's memory.
-#[derive(Default)]
-struct Looked {
-    /// Processes that told where they post, with the places.
-    told: Vec<Process>,
-    processes: Vec<Process>,
-    /// Processes that may not be looked at.
-    refused: Vec<u32>,
-    /// Nothing comes after it.
-    last: bool,
-}
 
 /// The processes that use verbs, and what they map.
 pub(super) struct Discovery {
@@ -79,11 +62,17 @@ pub(super) struct Discovery {
     asked: BTreeSet<u32>,
     /// All of them.
     all: bool,
-    /// What processes told of where they post.
-    addresses: Addresses,
-    job: Option<Receiver<Looked>>,
-    /// Readable when the thread has an answer; absent when there can be none.
+    /// The look at processes that goes on.
+    look: Option<Receiver<Looked>>,
+    /// Looks at processes that have begun.
+    looks: u64,
+    /// The look at what processes told that goes on.
+    hearing: Option<Receiver<Looked>>,
+    /// What was found and is not handed over yet.
+    places: VecDeque<Opened>,
+    /// Readable when a thread has an answer; absent when there can be none.
     done: Option<Arc<OwnedFd>>,
+    start: Start,
     /// Files that are the host's own: new processes may map them at any time.
     host: HashSet<FileId>,
     /// Processes that use verbs and may not be looked at.
@@ -118,9 +107,12 @@ impl Discovery {
             known: HashMap::new(),
             asked: BTreeSet::new(),
             all: false,
-            addresses: Addresses::default(),
-            job: None,
+            look: None,
+            looks: 0,
+            hearing: None,
+            places: VecDeque::new(),
             done: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new),
+            start: look::thread,
             host: HashSet::new(),
             refused: BTreeSet::new(),
             forgotten: 0,
@@ -162,93 +154,87 @@ impl Discovery {
         }
     }
 
-    /// Processes told where they post. Returns of how many nothing is kept, or not all.
-    pub(super) fn told(&mut self, addresses: Addresses) -> u64 {
-        self.addresses.append(addresses)
-    }
-
-    /// Starts a look where one is due. `attached` says whether a file is attached to.
-    pub(super) fn work(&mut self, attached: &dyn Fn(FileId) -> bool) {
-        if self.job.is_some() || (self.asked.is_empty() && !self.all && self.addresses.is_empty()) {
+    /// Starts the looks that are due, once all that was found is handed over. `addresses` is what processes told, and is taken
+    /// when it is looked at; `known` tells what is known of files.
+    pub(super) fn work(&mut self, addresses: &mut Addresses, known: &dyn Fn() -> Known) {
+        if !self.places.is_empty() {
             return;
         }
-        let addresses = std::mem::take(&mut self.addresses);
-        let all = std::mem::take(&mut self.all);
-        let asked = std::mem::take(&mut self.asked);
-        let known: HashSet<FileId> = self.files().filter(|file| attached(*file)).collect();
-        let (proc, class, done) = (self.proc.clone(), self.class.clone(), self.done.clone());
-        let calls = self.calls.clone();
-        let (sender, receiver) = mpsc::channel();
-        let look = move || {
-            let devices = Devices::list(&class);
-            let bring = |looked: Looked| {
-                // Nobody waits for the answer any more when the source is gone.
-                let _ = sender.send(looked);
-                if let Some(done) = &done {
-                    let _ = rustix::io::write(&**done, &1_u64.to_ne_bytes());
-                }
+        let done = self.done.as_ref();
+        let look = || Look { proc: self.proc.clone(), class: self.class.clone(), known: known() };
+        if self.hearing.is_none() && !addresses.is_empty() {
+            let take = || (look(), std::mem::take(addresses));
+            self.hearing = look::begin(self.start, done, take, |(look, addresses)| look.at_addresses(addresses));
+        }
+        if self.look.is_none() && (self.all || !self.asked.is_empty()) {
+            let (all, asked) = (&mut self.all, &mut self.asked);
+            let take = || {
+                let asked = std::mem::take(asked);
+                (look(), (!std::mem::take(all)).then_some(asked))
             };
-            let told = addresses.places(&proc, &devices);
-            if !told.is_empty() {
-                bring(Looked { told, ..Looked::default() });
-            }
-            let pids = if all { all_processes(&proc) } else { asked.into_iter().collect() };
-            let how = Thoroughness { known: &known, deep: all, devices: &devices };
-            let looked = look_at(&proc, &pids, &how, &mut calls.lock().unwrap_or_else(PoisonError::into_inner));
-            bring(Looked { last: true, ..looked });
-        };
-        // Without a thread there is no answer, and the next process asks again.
-        self.job = thread::Builder::new().name("discovery".to_owned()).spawn(look).is_ok().then_some(receiver);
+            let calls = self.calls.clone();
+            self.look = look::begin(self.start, done, take, move |(look, pids)| look.at_processes(pids, &calls));
+            self.looks += u64::from(self.look.is_some());
+        }
     }
 
-    /// Waits until there are news, when something is looked at.
-    pub(super) fn wait(&self, timeout: Duration) {
-        let (Some(_), Some(done)) = (&self.job, &self.done) else { return };
-        let Ok(timeout) = Timespec::try_from(timeout) else { return };
-        let _ = poll(&mut [PollFd::new(done, PollFlags::IN)], Some(&timeout));
+    /// Something is looked at, or was found and not handed over.
+    pub(super) fn is_busy(&self) -> bool {
+        self.look.is_some() || self.hearing.is_some() || !self.places.is_empty()
     }
 
-    /// What was found since the last call.
-    pub(super) fn news(&mut self) -> Option<News> {
-        let mut parts = Vec::new();
-        while let Some(job) = &self.job {
-            let looked = match job.try_recv() {
-                Ok(looked) => looked,
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => Looked { last: true, ..Looked::default() },
-            };
-            if looked.last {
-                self.job = None;
-            }
-            parts.push(looked);
-        }
-        if parts.is_empty() {
-            return None;
-        }
+    /// Waits until there are news, when something is looked at. Returns whether there may be some.
+    pub(super) fn wait(&self, timeout: Duration) -> bool {
+        let Some(done) = self.done.as_ref().filter(|_| self.is_busy()) else { return false };
+        let Ok(timeout) = Timespec::try_from(timeout) else { return false };
+        !self.places.is_empty() || poll(&mut [PollFd::new(done, PollFlags::IN)], Some(&timeout)).is_ok_and(|n| n > 0)
+    }
+
+    /// Takes up what was found since the last call.
+    pub(super) fn take(&mut self) {
+        // First: what a thread sends after it was looked for wakes up again.
         if let Some(done) = &self.done {
             let _ = rustix::io::read(&**done, &mut [0; 8]);
         }
-        let mut news = News::default();
-        for looked in parts {
-            self.refused.extend(looked.refused);
-            for mut process in looked.told {
-                news.places.extend(process.places.iter().cloned());
-                self.take(&mut process);
+        if let Some(heard) = answer(&mut self.hearing) {
+            for process in heard.processes {
+                self.hear(process);
             }
-            for mut process in looked.processes {
-                news.places.append(&mut process.places);
-                news.modify_qp.extend(process.modify_qp.take());
-                process.looked = Some(self.round);
-                self.remember(process);
-            }
+            self.places.extend(heard.places);
         }
-        news.places.sort_by(|(a, at), (b, bt)| (a, at.file(), at.offset).cmp(&(b, bt.file(), bt.offset)));
-        news.places.dedup_by(|(a, at), (b, bt)| (*a, at.file(), at.offset) == (*b, bt.file(), bt.offset));
-        Some(news)
+        if let Some(looked) = answer(&mut self.look) {
+            self.refused.extend(looked.refused);
+            for process in looked.processes {
+                self.remember(Process { looked: Some(self.round), ..process });
+            }
+            for pid in looked.without {
+                // What it told meanwhile was not known to the look.
+                if self.known.get(&pid).is_some_and(|process| process.heard.look != self.looks) {
+                    self.known.remove(&pid);
+                    self.changed = true;
+                }
+            }
+            self.places.extend(looked.places);
+        }
     }
 
-    fn remember(&mut self, process: Process) {
+    /// The next places to attach to, so many at most.
+    pub(super) fn next(&mut self, most: usize) -> impl Iterator<Item = Opened> + '_ {
+        self.places.drain(..most.min(self.places.len()))
+    }
+
+    /// Some places are not handed over yet.
+    pub(super) fn has_next(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    fn remember(&mut self, mut process: Process) {
         self.changed = true;
+        let before = self.known.get(&process.pid).filter(|before| before.start == process.start);
+        // What it told while it was looked at was not known to the look.
+        if let Some(before) = before.filter(|before| before.heard.look == self.looks) {
+            process.hear(&before.heard);
+        }
         if self.known.len() >= MOST_REMEMBERED && !self.known.contains_key(&process.pid) {
             self.forgotten += 1;
             return;
@@ -257,42 +243,49 @@ impl Discovery {
     }
 
     /// Takes up what a process told of itself, and that it maps those files.
-    fn take(&mut self, told: &mut Process) {
-        let places = std::mem::take(&mut told.places);
-        let Some(known) = self.known.get_mut(&told.pid) else { return self.remember(std::mem::take(told)) };
-        for file in &told.files {
-            if !known.files.contains(file) {
-                known.files.push(*file);
+    fn hear(&mut self, mut told: Process) {
+        let heard = Heard { look: self.looks, ..std::mem::take(&mut told.heard) };
+        self.changed = true;
+        match self.known.get_mut(&told.pid).filter(|known| known.start == told.start) {
+            Some(known) => known.hear(&heard),
+            None => {
+                told.hear(&heard);
+                self.remember(told);
             }
-        }
-        let posts = places.iter().any(|(operation, _)| *operation == Operation::PostSend);
-        if posts && known.missing.take().is_some() {
-            self.changed = true;
         }
     }
 
-    /// Forgets the processes that are gone, and returns the files that none maps any more. Who maps a file maps the one that
-    /// is `below` it as well: containers that share a layer have numbers of their own for its files, and one of them is that
-    /// by which the file is attached to.
-    pub(super) fn unused(&mut self, below: &dyn Fn(FileId) -> FileId) -> Vec<FileId> {
-        let mapped = |this: &Self| this.files().flat_map(|file| [file, below(file)]).collect::<BTreeSet<FileId>>();
-        let before = mapped(self);
+    /// Forgets the processes that are gone, and returns those of the files `kept` that none maps any more. Who maps a file
+    /// maps the one that is `below` it as well: containers that share a layer have numbers of their own for its files, and
+    /// one of them is that by which the file is attached to.
+    pub(super) fn unused(&mut self, kept: HashSet<FileId>, below: &dyn Fn(FileId) -> FileId) -> Vec<FileId> {
         let proc = &self.proc;
         self.round += 1;
         self.changed = true;
+        let (asked, refused) = (&mut self.asked, &self.refused);
         self.known.retain(|pid, process| {
-            let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok();
-            stat.as_deref().and_then(process::stat).is_some_and(|(start, _)| start == process.start)
+            let text = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok();
+            let Some((start, comm)) = text.as_deref().and_then(process::stat) else { return false };
+            // It may run another program, which tells by its name. One that was searched in vain would be searched again.
+            let is_other = comm != process.comm && process.missing.is_none() && !refused.contains(pid);
+            if start == process.start && is_other {
+                asked.insert(*pid);
+            }
+            start == process.start
         });
         self.refused.retain(|pid| proc.join(pid.to_string()).exists());
         // Not while a look goes on: it is not waited for, and the next time is soon.
-        if let (None, Ok(mut calls)) = (&self.job, self.calls.try_lock()) {
+        if let (None, Ok(mut calls)) = (&self.look, self.calls.try_lock()) {
             let mapped: HashSet<FileId> =
                 self.known.values().flat_map(|process| &process.looked_into).copied().collect();
             calls.retain(|file, _| mapped.contains(file));
         }
-        let after = mapped(self);
-        before.difference(&after).copied().collect()
+        // Those that are not remembered may map any.
+        if self.known.len() >= MOST_REMEMBERED {
+            return Vec::new();
+        }
+        let mapped: HashSet<FileId> = self.files().flat_map(|file| [file, below(file)]).collect();
+        kept.into_iter().filter(|file| !mapped.contains(file)).collect()
     }
 
     /// Whether a process maps one of the files, as far as is known; one that is not known may.
@@ -379,23 +372,15 @@ fn some_of(all: &[String]) -> String {
     if all.len() > SHOWN { format!("{shown} and {} more", all.len() - SHOWN) } else { shown }
 }
 
-fn all_processes(proc: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| *pid != std::process::id()).take(MOST_PROCESSES).collect()
-}
-
-fn look_at(proc: &Path, pids: &[u32], how: &Thoroughness<'_>, calls: &mut Calls) -> Looked {
-    let mut looked = Looked::default();
-    for pid in pids {
-        match process::look(proc, *pid, how, calls) {
-            Ok(process) => looked.processes.extend(process),
-            // Of one that was not seen to use verbs, nothing is said: it may be any process of the node.
-            Err(_) if how.deep => {}
-            Err(_) => looked.refused.push(*pid),
-        }
-    }
-    looked
+/// The answer of a thread, if there is one; one that ended without has none.
+fn answer(thread: &mut Option<Receiver<Looked>>) -> Option<Looked> {
+    let answer = match thread.as_ref()?.try_recv() {
+        Ok(looked) => Some(looked),
+        Err(TryRecvError::Empty) => return None,
+        Err(TryRecvError::Disconnected) => None,
+    };
+    *thread = None;
+    answer
 }
 
 #[cfg(test)]

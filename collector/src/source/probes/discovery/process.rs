@@ -1,16 +1,16 @@
 //! What one process maps of the verbs libraries, and where its contexts point.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::super::library::Library;
+use super::super::opened::Known;
 use super::super::reason::Why;
-use super::super::uprobes::MODIFY_QP;
 use super::bypass::{self, Calls};
 use super::device::Devices;
 use super::memory::{self, ProcessMemory};
+use super::provider::{is_libibverbs, is_verbs};
 use crate::observation::Way;
 use crate::source::verbs::maps::{self, Mapping};
 use crate::source::verbs::{FileId, Operation, Place};
@@ -28,7 +28,7 @@ pub(super) struct Process {
     pub(super) files: Vec<FileId>,
     /// Where its operations lie, as far as they had to be looked for.
     pub(super) places: Vec<(Operation, Place)>,
-    /// `ibv_modify_qp` of its libibverbs.
+    /// The file of its libibverbs, where it is not known where that has `ibv_modify_qp`.
     pub(super) modify_qp: Option<Place>,
     /// Why what it posts is not seen.
     pub(super) missing: Option<Why>,
@@ -38,12 +38,28 @@ pub(super) struct Process {
     pub(super) looked_into: Vec<FileId>,
     /// In which round it was looked at; `None` when all that is known of it is what it told itself.
     pub(super) looked: Option<u64>,
+    /// What it told last.
+    pub(super) heard: Heard,
 }
+
+/// What a process told of where it posts.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Heard {
+    /// The files its functions lie in.
+    pub(super) files: BTreeSet<FileId>,
+    /// What it posts is seen there.
+    pub(super) posts: bool,
+    /// Which look was the last to have begun when it was heard.
+    pub(super) look: u64,
+}
+
+/// Files that are remembered of what one process told.
+const MOST_HEARD: usize = 64;
 
 /// How thoroughly a process is looked at.
 pub(super) struct Thoroughness<'k> {
-    /// Files whose operations are attached to.
-    pub(super) known: &'k HashSet<FileId>,
+    /// What is attached to, and where.
+    pub(super) known: &'k Known,
     /// Look for the functions of QPs and CQs, too, which a known file may have without our knowing them.
     pub(super) deep: bool,
     /// The character devices of verbs.
@@ -63,7 +79,8 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
         Err(error) => return Err(error),
     };
     let text = String::from_utf8_lossy(&text);
-    if !text.contains("libibverbs") && !text.contains("-rdmav") && !text.contains("infiniband/uverbs") {
+    let named = ["libibverbs", "-rdmav", "infiniband/uverbs"].iter().any(|name| text.contains(name));
+    if how.deep && !named {
         return Ok(None);
     }
     let Some((start, comm)) = fs::read_to_string(dir.join("stat")).ok().as_deref().and_then(stat) else {
@@ -72,11 +89,17 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
     let mappings: Vec<Mapping<'_>> = maps::mappings(&text).collect();
     let mut process = Process { pid, start, comm, ..Process::default() };
     let code = || mappings.iter().filter(|mapping| mapping.is_code());
-    process.files = code().filter(|mapping| is_verbs(mapping.name)).map(|mapping| mapping.file).collect();
+    // What has another name is of verbs when a process told so, or has the provider inside.
+    let is_ours = |mapping: &&Mapping<'_>| is_verbs(mapping.name) || how.known.files.contains_key(&mapping.file);
+    process.files = code().filter(is_ours).map(|mapping| mapping.file).collect();
     process.files.dedup();
-    process.modify_qp =
-        code().find(|mapping| is_libibverbs(mapping.name)).and_then(|mapping| exported(&dir, mapping, MODIFY_QP));
-    let knows_one = code().any(|mapping| is_provider(mapping.name) && how.known.contains(&mapping.file));
+    if !named && process.files.is_empty() {
+        return Ok(None);
+    }
+    process.modify_qp = code()
+        .find(|mapping| is_libibverbs(mapping.name) && !how.known.has(None, mapping.file))
+        .and_then(|mapping| mapping.place(mapping.start).map(|place| through(&dir, mapping, place)));
+    let knows_one = code().any(|mapping| how.known.has(Some(Operation::PostSend), mapping.file));
     match how.devices.open_in(&dir) {
         Ok(open) => {
             process.has_device = open;
@@ -97,6 +120,22 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
 }
 
 impl Process {
+    /// Takes up what it told of itself.
+    pub(super) fn hear(&mut self, heard: &Heard) {
+        if heard.look != self.heard.look {
+            self.heard = Heard { look: heard.look, ..Heard::default() };
+        }
+        for file in &heard.files {
+            if self.heard.files.len() < MOST_HEARD && self.heard.files.insert(*file) && !self.files.contains(file) {
+                self.files.push(*file);
+            }
+        }
+        self.heard.posts |= heard.posts;
+        if heard.posts {
+            self.missing = None;
+        }
+    }
+
     fn may_not_be_read(&mut self, knows_one: bool, error: &io::Error) {
         // What it posts by the plain API is seen all the same.
         if !knows_one {
@@ -145,9 +184,8 @@ pub(super) fn places(
         .into_iter()
         .filter_map(|(operation, address)| {
             let mapping = mappings.iter().find(|mapping| mapping.is_code() && mapping.holds(address))?;
-            let mut place = mapping.place(address).filter(|place| !place.is_stub())?;
-            place.via = Some(reachable(dir, mapping));
-            Some((operation, place))
+            let place = mapping.place(address).filter(|place| !place.is_stub())?;
+            Some((operation, through(dir, mapping, place)))
         })
         .collect()
 }
@@ -163,30 +201,9 @@ pub(super) fn reachable(dir: &Path, mapping: &Mapping<'_>) -> PathBuf {
     dir.join("root").join(mapping.name.trim_start_matches('/'))
 }
 
-fn exported(dir: &Path, mapping: &Mapping<'_>, function: &str) -> Option<Place> {
-    let via = reachable(dir, mapping);
-    let offset = Library::open(&via).ok()?.exported(function)?;
-    let mut place = mapping.place(mapping.start)?;
-    (place.offset, place.via) = (offset, Some(via));
-    Some(place)
-}
-
-pub(super) fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-fn is_libibverbs(path: &str) -> bool {
-    base(path).starts_with("libibverbs.so")
-}
-
-/// A provider: a plug-in (`libmlx5-rdmav34.so`), or one of those that are libraries with functions of their own, too.
-fn is_provider(path: &str) -> bool {
-    const LIBRARIES: [&str; 5] = ["libmlx5.so", "libmlx4.so", "libefa.so", "libhns.so", "libmana.so"];
-    base(path).contains("-rdmav") || LIBRARIES.iter().any(|library| base(path).starts_with(library))
-}
-
-pub(super) fn is_verbs(path: &str) -> bool {
-    is_libibverbs(path) || is_provider(path)
+/// A place as a process told of it.
+fn through(dir: &Path, mapping: &Mapping<'_>, place: Place) -> Place {
+    Place { via: Some(reachable(dir, mapping)), ..place }
 }
 
 /// When a process was started, and its name, from `/proc/PID/stat` (proc(5)). The name may hold anything.
@@ -209,28 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn providers_are_told_from_other_libraries() {
-        for path in
-            ["/usr/lib/libibverbs/librxe-rdmav34.so", "/opt/ofed/libmlx5.so.1.24.44.0", "/lib/libefa-rdmav57.so"]
-        {
-            assert!(is_provider(path) && is_verbs(path), "{path}");
-        }
-        for path in ["/usr/lib/libibverbs.so.1.14.44.0", "/usr/lib/libibverbs/readme", "/usr/lib/libmlx.so"] {
-            assert!(!is_provider(path), "{path}");
-        }
-        assert!(is_libibverbs("/usr/lib/libibverbs.so.1") && !is_libibverbs("/usr/lib/librdmacm.so.1"));
-    }
-
-    #[test]
     fn a_process_without_verbs_is_none_and_costs_one_read() {
-        let how = Thoroughness { known: &HashSet::new(), deep: true, devices: &Devices::default() };
+        let how = Thoroughness { known: &Known::default(), deep: true, devices: &Devices::default() };
         let look = look(Path::new("/proc"), std::process::id(), &how, &mut Calls::new()).expect("one's own process");
         assert!(look.is_none(), "{look:?}");
     }
 
     #[test]
     fn a_process_that_ended_is_none() {
-        let how = Thoroughness { known: &HashSet::new(), deep: false, devices: &Devices::default() };
+        let how = Thoroughness { known: &Known::default(), deep: false, devices: &Devices::default() };
         assert!(look(Path::new("/proc"), u32::MAX, &how, &mut Calls::new()).expect("no error").is_none());
     }
 }

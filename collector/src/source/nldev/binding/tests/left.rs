@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::source::nldev::availability::Closed;
+use crate::source::nldev::binding::undo::Undone;
 
 #[test]
 fn what_a_killed_process_left_is_undone_by_the_next_one() {
@@ -73,10 +74,9 @@ fn one_that_binds_undoes_first_what_was_left_and_then_begins_anew() {
 fn the_note_of_a_living_process_is_left_alone() {
     let scene = Scene::new();
     let mut note = scene.killed("a", 0, false);
-    scene.notes().put(&Note { ports: Vec::new(), ..note.clone() }).unwrap();
+    scene.remove(&note);
     note.process = Process::own("/proc".as_ref()).unwrap();
-    drop(scene.notes().lock().unwrap());
-    scene.notes().put(&note).unwrap();
+    scene.keep(&note);
     let mut binding = scene.binding(Changes::Undo, vec![devices(&[(0, "a")]), counter_mode(0, 1, TYPE)]);
     assert_eq!(poll(&mut binding, 1), [""; 0]);
     assert_eq!((scene.changing(), scene.note()), (0, Some(note)));
@@ -154,8 +154,8 @@ fn a_note_that_cannot_be_written_is_not_undone_again_and_again() {
     let before = note.clone();
     let dialogue = vec![devices(&[(0, "a")]), counter_mode(0, 1, TYPE), automatic(0, 0, taken())];
     let mut binding = scene.binding(Changes::Undo, dialogue);
-    let elsewhere = Notes::at(&scene.state.path().join("none"));
-    let undone = undo(&mut binding.kernel, &elsewhere, &mut note, false, |_| true);
+    let elsewhere = Notes::at(&scene.state.path().join("none"), &[]);
+    let undone = undo(&mut binding.kernel, &elsewhere, &mut note, Changer::Gone { here: true }, |_| true);
     let [Undone::Kept { what, fix: None }] = &undone[..] else { panic!("{undone:?}") };
     assert!(what.contains("could not be undone: its note in"), "{what}");
     assert_eq!((scene.changing(), note), (0, before));
@@ -222,7 +222,7 @@ fn where_there_is_no_rdma_nothing_is_bound_and_the_note_is_done_with() {
     let kernel = Kernel::new(Box::new(move || Err(closed())));
     let directory = scene.notes().directory().to_owned();
     let wanted: Arc<dyn Fn(&str) -> bool + Send + Sync> = Arc::new(|_| true);
-    let options = Options { changes: Changes::Undo, wanted, directory, proc: "/proc".into() };
+    let options = Options { changes: Changes::Undo, wanted, directory, others: Vec::new(), proc: "/proc".into() };
     let mut binding = Binding::over(kernel, options);
     let told = poll(&mut binding, 1);
     assert!(told[0].contains("the device is not here"), "{told:?}");
@@ -264,4 +264,99 @@ fn the_note_of_an_earlier_boot_is_removed_for_the_kernel_has_forgotten_it_all() 
     let mut binding = scene.binding(Changes::Undo, vec![devices(&[(0, "a")]), counter_mode(0, 1, TYPE)]);
     poll(&mut binding, 1);
     assert_eq!((scene.changing(), scene.note()), (0, None));
+}
+
+/// `a` is seen here, `b` in the namespace of the one that was killed.
+#[test]
+fn what_a_process_of_another_network_namespace_left_is_undone_where_it_is_seen_and_kept_where_not() {
+    let scene = Scene::new();
+    let mut note = scene.killed("a", 0, false);
+    let of_b = Changed { device: "b".to_owned(), index: 7, node_guid: None, ..note.ports[0].clone() };
+    scene.remove(&note);
+    note.process.net_namespace = Some("net:[1]".to_owned());
+    note.ports.push(of_b.clone());
+    scene.keep(&note);
+    let mut binding = scene.binding(
+        Changes::Undo,
+        vec![
+            devices(&[(0, "a")]),
+            counter_mode(0, 1, TYPE),
+            bound(0, &[]),
+            automatic(0, 0, taken()),
+            counter_mode(0, 0, 0),
+            devices(&[(0, "a")]),
+            devices(&[(0, "a"), (7, "b")]),
+            counter_mode(7, 1, TYPE),
+            bound(7, &[]),
+            automatic(7, 0, taken()),
+            counter_mode(7, 0, 0),
+        ],
+    );
+    let told = poll(&mut binding, 1);
+    assert!(told.len() == 1 && told[0].contains("a port 1: as before"), "{told:?}");
+    assert_eq!(scene.note().map(|note| note.ports), Some(vec![of_b]));
+    let why = gap(&binding, "what an earlier run changed").unwrap();
+    assert!(why.contains("b port 1") && why.contains("another network namespace"), "{why}");
+    assert_eq!(poll(&mut binding, 6), [""; 0], "it is looked for again, and not told again");
+    assert!(gap(&binding, "what an earlier run changed").is_some());
+    let told = poll(&mut binding, 11);
+    assert!(told[0].contains("b port 1: as before"), "{told:?}");
+    assert_eq!((scene.note(), gap(&binding, "what an earlier run changed")), (None, None));
+}
+
+#[test]
+fn a_living_process_of_another_network_namespace_is_no_fault() {
+    let scene = Scene::new();
+    let mut note = scene.killed("a", 0, false);
+    scene.remove(&note);
+    note.process = Process { net_namespace: Some("net:[1]".to_owned()), ..Process::own("/proc".as_ref()).unwrap() };
+    scene.keep(&note);
+    let mut binding = scene.binding(Changes::Undo, vec![devices(&[(0, "a")]), counter_mode(0, 1, TYPE)]);
+    poll(&mut binding, 1);
+    assert_eq!(binding.availability().missing, []);
+    assert_eq!((binding.availability().state, scene.changing(), scene.note()), (Seeing::Off, 0, Some(note)));
+}
+
+#[test]
+fn a_device_that_is_made_anew_again_and_again_is_noted_once() {
+    let scene = Scene::new();
+    let mut dialogue = Vec::new();
+    for index in 0..4 {
+        dialogue.extend([devices_of(&[(index, "a", 0x66)]), counter_mode(index, 0, 0), qp_count(index, 40)]);
+        dialogue.push(automatic(index, TYPE, taken()));
+    }
+    let mut binding = scene.binding(Changes::Bind(BindBy::Type), dialogue);
+    for second in [1, 6, 11, 16] {
+        poll(&mut binding, second);
+        assert_eq!(scene.note().map(|note| note.ports.len()), Some(1), "at {second} s");
+    }
+    assert_eq!((scene.note().unwrap().ports[0].index, scene.sent(change::STAT_SET)), (3, 4));
+}
+
+#[test]
+fn nothing_is_bound_that_a_note_has_no_room_for() {
+    let scene = Scene::new();
+    let dialogue = vec![
+        devices(&[(0, "a")]),
+        counter_mode(0, 0, 0),
+        automatic(0, TYPE, taken()),
+        counter_mode(0, 1, TYPE),
+        devices(&[(1, "b")]),
+        counter_mode(1, 0, 0),
+        automatic(1, TYPE, taken()),
+    ];
+    let mut binding = scene.binding(Changes::Bind(BindBy::Type), dialogue);
+    poll(&mut binding, 1);
+    let note = binding.note.as_mut().unwrap();
+    while note.text().is_ok() {
+        let index = 1_000 + u32::try_from(note.ports.len()).unwrap();
+        let gone = Changed { index, node_guid: None, ..note.ports[0].clone() };
+        note.ports.push(gone);
+    }
+    note.ports.pop();
+    poll(&mut binding, 6);
+    let why = gap(&binding, "counters by QP type of b port 1").unwrap();
+    assert!(why.contains("nothing is changed without a note of it") && why.contains("ports take more than"), "{why}");
+    assert_eq!(scene.sent(change::STAT_SET), 1);
+    assert_eq!(scene.note().map(|note| note.ports.len()), Some(1), "what is noted can be read");
 }

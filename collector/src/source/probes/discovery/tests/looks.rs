@@ -1,0 +1,100 @@
+//! Looks that go on beside each other.
+
+use super::*;
+
+/// A process as it tells of itself that it posts in a file.
+fn says(pid: u32, file: FileId) -> Process {
+    let heard = Heard { files: [file].into(), posts: true, look: 0 };
+    Process { pid, has_device: true, heard, ..Process::default() }
+}
+
+/// A process that was searched in vain.
+fn in_vain(pid: u32) -> Process {
+    Process { pid, has_device: true, missing: Some("unknown provider build".into()), ..Process::default() }
+}
+
+/// What stands for a thread, and what takes its answer.
+fn thread_of(looked: Looked) -> Receiver<Looked> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    sender.send(looked).expect("it is taken");
+    receiver
+}
+
+#[test]
+fn a_process_that_tells_where_it_posts_while_it_is_searched_in_vain_is_not_unknown() {
+    let file = ((8, 1), 7);
+    let proc = tempfile::tempdir().expect("a temporary directory");
+    for heard_first in [true, false] {
+        let mut discovery = Discovery { looks: 1, ..Discovery::new(proc.path()) };
+        let looked = || thread_of(Looked { processes: vec![in_vain(77)], ..Looked::default() });
+        let heard = || thread_of(Looked { processes: vec![says(77, file)], ..Looked::default() });
+        (discovery.hearing, discovery.look) = if heard_first { (Some(heard()), None) } else { (None, Some(looked())) };
+        discovery.take();
+        (discovery.hearing, discovery.look) = if heard_first { (None, Some(looked())) } else { (Some(heard()), None) };
+        discovery.take();
+        assert!(discovery.missing().is_empty(), "{heard_first}: {:?}", discovery.missing());
+        assert_eq!(discovery.known[&77].files, [file], "{heard_first}");
+    }
+    // A look that begins later knows what is attached, and sees whether the process maps it still.
+    let mut discovery = Discovery { looks: 1, ..Discovery::new(proc.path()) };
+    discovery.hear(says(77, file));
+    discovery.looks = 2;
+    discovery.remember(in_vain(77));
+    assert!(discovery.known[&77].missing.is_some() && discovery.known[&77].files.is_empty());
+}
+
+#[test]
+fn what_a_process_tells_does_not_wait_for_the_search_of_another() {
+    let mut running = Running::start();
+    let pid = running.child.id();
+    let mut discovery = running.discovery();
+    let (_searches, search) = std::sync::mpsc::channel();
+    discovery.look = Some(search);
+    discovery.work(&mut told_addresses(pid, &[(Operation::PostSend, running.post_send)]), &Known::default);
+    while discovery.hearing.is_some() {
+        assert!(discovery.wait(Duration::from_secs(60)), "it is looked at");
+        discovery.take();
+    }
+    assert_eq!(discovery.next(usize::MAX).filter(|opened| opened.found.is_ok()).count(), 1);
+    assert!(discovery.look.is_some());
+    running.end();
+}
+
+#[test]
+fn what_no_thread_could_be_started_for_is_looked_at_when_one_can() {
+    let mut running = Running::start();
+    let pid = running.child.id();
+    let none = |_| Err(std::io::Error::other("no thread"));
+    let mut discovery = Discovery { start: none, ..running.discovery() };
+    let mut addresses = told_addresses(pid, &[(Operation::PostSend, running.post_send)]);
+    discovery.saw(77);
+    discovery.look_at_all();
+    discovery.work(&mut addresses, &Known::default);
+    assert!(!discovery.is_busy() && !addresses.is_empty());
+    assert!(discovery.all && discovery.asked.contains(&77));
+    discovery.start = look::thread;
+    discovery.work(&mut addresses, &Known::default);
+    assert!(discovery.look.is_some() && addresses.is_empty() && !discovery.all);
+    assert!(found(&mut discovery).iter().any(|opened| opened.operation == Some(Operation::PostSend)));
+    running.end();
+}
+
+#[test]
+fn places_are_handed_over_in_parts_and_nothing_is_looked_at_before_the_last() {
+    let mut running = Running::start();
+    let mut discovery = running.discovery();
+    discovery.saw(running.child.id());
+    discovery.work(&mut Addresses::default(), &Known::default);
+    while !discovery.has_next() {
+        assert!(discovery.wait(Duration::from_secs(60)), "the thread answers");
+        discovery.take();
+    }
+    assert_eq!(discovery.next(2).count(), 2);
+    discovery.look_at_all();
+    discovery.work(&mut Addresses::default(), &Known::default);
+    assert!(discovery.look.is_none() && discovery.wait(Duration::ZERO));
+    assert_eq!(discovery.next(2).count(), 1);
+    discovery.work(&mut Addresses::default(), &Known::default);
+    assert!(discovery.look.is_some());
+    running.end();
+}
