@@ -42,8 +42,9 @@ const WHY: &[Why] = &[
         rule: "qp.cache_pressure",
         reason: "Where the QPs themselves fill more than four fifths of the link, a queue there explains a longer latency as well as \
                  missing contexts do; and contexts whose fetching makes operations less than half as long again do not show in \
-                 latencies by powers of two.",
-        grade: "On a busy link it is a note, suspected, by the number of QPs alone; without a longer latency it is silent.",
+                 latencies by powers of two. Where no window had fewer QPs and a like number of requests, the load explains the \
+                 latency too.",
+        grade: "Then it is suspected. On a busy link it is a note, suspected, by the number of QPs alone; without a longer latency it is silent.",
     },
     Why {
         rule: "nic.stuck",

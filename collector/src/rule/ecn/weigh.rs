@@ -43,8 +43,6 @@ const RAIL: (f64, f64) = (5.0, 1.3);
 const OTHERS: usize = 2;
 /// Share of its load by which a rail may differ.
 const LOAD_WITHIN: f64 = 0.2;
-/// What it is called.
-const RAILS: &str = "marks, for each of other rails with a like load and queue";
 /// What it weighs.
 const OF_RAILS: f64 = 3.0;
 
@@ -91,11 +89,6 @@ impl Signs {
     /// The sum of the weights.
     pub(super) fn sum(&self) -> f64 {
         self.list.iter().map(|sign| sign.weight).sum()
-    }
-
-    /// Other rails with a like queue are marked far less.
-    pub(super) fn by_rails(&self) -> bool {
-        self.list.iter().any(|sign| sign.what.0 == RAILS)
     }
 
     /// A row for each sign.
@@ -157,7 +150,7 @@ pub(super) fn weigh(view: &View<'_>, port: &PortRecord, sums: &Sums, from: Nanos
         if let Some(ratio) =
             sums.mark_rate().and_then(|m| against_rails(view, port, m, sums.u_rx?, bucket, late as f64 / n))
         {
-            signs.add(RAILS, "ratio", ratio, OF_RAILS);
+            signs.add("marks, for each of other rails with a like load and queue", "ratio", ratio, OF_RAILS);
         }
         (signs.per_qp, signs.small) = (true, true);
         signs.latency = latency(port, small, SizeClass::Small);

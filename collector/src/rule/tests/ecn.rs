@@ -299,9 +299,9 @@ fn flat_latency_of_small_operations_makes_it_probable() {
 }
 
 #[test]
-fn latencies_of_windows_that_all_had_marks_are_no_quiet_to_hold_them_against() {
+fn latencies_of_windows_that_all_had_marks_are_not_called_quiet() {
     let outcome = with_small(MARKED, &[(13, 40_000)]);
-    assert_eq!(told(&outcome), ["ecn.premature suspected"]);
+    assert_eq!(told(&outcome), ["ecn.premature probable"]);
     let finding = outcome.last("ecn.premature");
     assert!(finding.summary.contains("none of them quiet and without marks"), "{}", finding.summary);
     assert!(finding.would_raise.starts_with("windows with little load and no mark"), "{}", finding.would_raise);
