@@ -53,6 +53,7 @@ pub use slices::{Signal, Slice, Slices};
 pub use totals::{FailoverTotals, PHASES, PostTotals, QpTotals};
 pub(crate) use uncorrected::SKEW_NS;
 pub use uncorrected::Uncorrected;
+pub(crate) use unseen::{LEAST_SHARE, OVERHEAD};
 pub use unseen::{Likelihood, ProcessRecord, UnseenProcess, UnseenWay};
 
 use crate::finding::{Finding, SubjectKey};

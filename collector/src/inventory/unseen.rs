@@ -18,10 +18,10 @@ const WINDOWS: usize = 10;
 const LOOKED_AT: usize = 60;
 /// Bytes of a packet that are no payload, at most: Ethernet with two tags (22), IPv6 (40), UDP (8), BTH (12), the longest
 /// extended header (28, atomic), ICRC (4), rounded up.
-const OVERHEAD: f64 = 128.0;
+pub(crate) const OVERHEAD: f64 = 128.0;
 /// What is less than this share of what was sent, or less than this in bytes per second, may be jitter of a sweep against
 /// a poll.
-const LEAST_SHARE: f64 = 0.1;
+pub(crate) const LEAST_SHARE: f64 = 0.1;
 const LEAST_RATE: f64 = 1e6;
 /// A QP younger than this may be about to post.
 const YOUNG_NS: Nanos = 10_000_000_000;

@@ -6,7 +6,7 @@ use super::link::names;
 use super::span::mean;
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
-use crate::inventory::{Level, PortRecord, PostWindow};
+use crate::inventory::{LEAST_SHARE, Level, OVERHEAD, PortRecord, PostWindow};
 use crate::observation::Nanos;
 use crate::timeline::counter_table::Meaning;
 
@@ -14,9 +14,6 @@ use crate::timeline::counter_table::Meaning;
 const LOOKED_AT: usize = 10;
 /// Windows a quiet level rests on at least.
 const QUIET_WINDOWS: usize = 10;
-/// Bytes of a packet that are no payload, at most, and the share of what was sent below which a rest may be jitter.
-const HEADERS: f64 = 128.0;
-const LEAST_UNSEEN: f64 = 0.1;
 /// Windows in which no more, and no fewer, work requests were posted than so many times as now are alike.
 const ALIKE: f64 = 2.0;
 /// Above this share of the line rate a queue on the link explains a latency as well.
@@ -118,7 +115,7 @@ pub(super) fn unseen(view: &View<'_>, port: &PortRecord, posted: &Posted) -> f64
     let Some(sent) = sent.filter(|sent| *sent > 0.0) else { return 0.0 };
     // Until enough windows are known: by the posts of those that are, with headers for each.
     let left =
-        || Some(sent - posted.bytes_per_s - posted.wrs_per_s * HEADERS).filter(|left| *left > LEAST_UNSEEN * sent);
+        || Some(sent - posted.bytes_per_s - posted.wrs_per_s * OVERHEAD).filter(|left| *left > LEAST_SHARE * sent);
     let bytes = view.world.unexplained(port).or_else(left).unwrap_or(0.0);
     (bytes / sent).min(1.0)
 }
