@@ -37,21 +37,21 @@ impl Rule for Unstable {
     }
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
-        let all: Vec<(&PortRecord, Busy)> = view
+        let all: Vec<Throughput<'_>> = view
             .world
             .present_ports()
             .filter(|(_, port)| {
                 port.state == PortState::Active
                     && !matches!(view.world.role(port.key.device), Some(Role::Vf | Role::Management))
             })
-            .filter_map(|(_, port)| Some((port, busy(view, port)?)))
+            .map(|(_, port)| Throughput::of(view, port))
             .collect();
-        all.iter().filter_map(|(port, busy)| unstable(view, port, *busy, &all)).collect()
+        all.iter().filter_map(|own| unstable(view, own, &all)).collect()
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
         let least = view.settings.port_unstable_bandwidth.least_windows;
-        let most = view.world.present_ports().map(|(_, port)| inner(view, port).len()).max();
+        let most = view.world.present_ports().map(|(_, port)| Throughput::of(view, port).inner(view).len()).max();
         match most {
             None => Some("there is no port".to_owned()),
             Some(n) if n < least => {
@@ -62,19 +62,24 @@ impl Rule for Unstable {
     }
 }
 
-/// What a port's busy readings were like, Gb/s.
+/// What some readings were like, Gb/s.
 #[derive(Debug, Clone, Copy)]
-struct Busy {
+struct Level {
     mean: f64,
     p5: f64,
-    readings: usize,
-    /// Time looked back over, s.
-    window_s: f64,
-    /// Time that one reading tells of, s.
-    each_s: f64,
 }
 
-impl Busy {
+impl Level {
+    fn of(mut gbps: Vec<f64>) -> Option<Self> {
+        let n = gbps.len();
+        if n == 0 {
+            return None;
+        }
+        let mean = gbps.iter().sum::<f64>() / n as f64;
+        let (_, p5, _) = gbps.select_nth_unstable_by(n / 20, f64::total_cmp);
+        Some(Self { mean, p5: *p5 })
+    }
+
     /// How far the low readings are below the mean, as a share of it.
     fn spread(&self) -> f64 {
         (self.mean - self.p5) / self.mean
@@ -98,79 +103,106 @@ fn look_back(view: &View<'_>, per_reading: usize) -> usize {
     own.saturating_mul(per_reading).min(windows(LONGEST_S).max(own))
 }
 
-/// Throughput of the busier direction in the busy windows looked back over, one for each reading, without the first and
-/// last of each stretch: those are busy in part only.
-fn inner(view: &View<'_>, port: &PortRecord) -> Vec<f64> {
-    let settings = &view.settings.port_unstable_bandwidth;
-    let Some(rate) = port.rate_gbps.filter(|rate| *rate > 0.0) else { return Vec::new() };
-    let per_reading = per_reading(view, port);
-    let n = look_back(view, per_reading);
-    let windows = |meaning| -> Vec<Option<f64>> {
-        let newest = |ring: &Ring| ring.newest_first().take(n).step_by(per_reading).collect();
-        port.rates.get(&meaning).map(newest).unwrap_or_default()
-    };
-    let (tx, rx) = (windows(Meaning::TxBytes), windows(Meaning::RxBytes));
-    let sum = |all: &[Option<f64>]| all.iter().flatten().sum::<f64>();
-    let busier = if sum(&tx) >= sum(&rx) { tx } else { rx };
-    let gbps: Vec<Option<f64>> = busier.iter().map(|rate| rate.map(|bytes| bytes * 8.0 / 1e9)).collect();
-    let busy = |at: usize| gbps.get(at).copied().flatten().is_some_and(|gbps| gbps > settings.busy * rate);
-    (1..gbps.len()).filter(|at| busy(at - 1) && busy(*at) && busy(at + 1)).filter_map(|at| gbps[at]).collect()
+/// Throughput of a port's busier direction over the time looked back over.
+struct Throughput<'w> {
+    port: &'w PortRecord,
+    /// Gb/s, one for each reading, the newest first.
+    gbps: Vec<Option<f64>>,
+    /// Windows that one reading tells of, and how many are looked back over.
+    per_reading: usize,
+    windows: usize,
 }
 
-fn busy(view: &View<'_>, port: &PortRecord) -> Option<Busy> {
-    let mut found = inner(view, port);
-    if found.len() < view.settings.port_unstable_bandwidth.least_windows.max(20) {
+impl<'w> Throughput<'w> {
+    fn of(view: &View<'_>, port: &'w PortRecord) -> Self {
+        let per_reading = per_reading(view, port);
+        let n = look_back(view, per_reading);
+        let windows = |meaning| -> Vec<Option<f64>> {
+            let newest = |ring: &Ring| ring.newest_first().take(n).step_by(per_reading).collect();
+            port.rates.get(&meaning).map(newest).unwrap_or_default()
+        };
+        let (tx, rx) = (windows(Meaning::TxBytes), windows(Meaning::RxBytes));
+        let sum = |all: &[Option<f64>]| all.iter().flatten().sum::<f64>();
+        let busier = if sum(&tx) >= sum(&rx) { tx } else { rx };
+        let gbps = busier.iter().map(|rate| rate.map(|bytes| bytes * 8.0 / 1e9)).collect();
+        Self { port, gbps, per_reading, windows: n }
+    }
+
+    /// The busy readings by their place, without the first and last of each stretch: those are busy in part only.
+    fn inner(&self, view: &View<'_>) -> Vec<(usize, f64)> {
+        let share = view.settings.port_unstable_bandwidth.busy;
+        let Some(rate) = self.port.rate_gbps.filter(|rate| *rate > 0.0) else { return Vec::new() };
+        let busy = |at: usize| self.gbps.get(at).copied().flatten().is_some_and(|gbps| gbps > share * rate);
+        (1..self.gbps.len())
+            .filter(|at| busy(at - 1) && busy(*at) && busy(at + 1))
+            .filter_map(|at| Some((at, self.gbps[at]?)))
+            .collect()
+    }
+
+    /// What this port, another rail of the same kind, carried in just those readings of `own`; nothing where it was idle then
+    /// or many of its readings are missing.
+    fn meanwhile(&self, view: &View<'_>, own: &Self, inner: &[(usize, f64)]) -> Option<Level> {
+        let (one, other) = (own.port, self.port);
+        let alike = other.rate_gbps == one.rate_gbps && other.link_layer == one.link_layer;
+        if other.key == one.key || !alike || self.per_reading != own.per_reading {
+            return None;
+        }
+        let then: Vec<f64> = inner.iter().filter_map(|(at, _)| self.gbps.get(*at).copied().flatten()).collect();
+        if then.len() < inner.len() / 10 * 9 {
+            return None;
+        }
+        // A rail that swings around the limit with the port is not idle.
+        let least = view.settings.port_unstable_bandwidth.busy / 2.0 * other.rate_gbps?;
+        Level::of(then).filter(|level| level.mean > least)
+    }
+}
+
+fn unstable(view: &View<'_>, carried: &Throughput<'_>, all: &[Throughput<'_>]) -> Option<Verdict> {
+    let settings = &view.settings.port_unstable_bandwidth;
+    let port = carried.port;
+    let inner = carried.inner(view);
+    if inner.len() < settings.least_windows.max(20) {
         return None;
     }
-    let mean = found.iter().sum::<f64>() / found.len() as f64;
-    let n = found.len();
-    let (_, p5, _) = found.select_nth_unstable_by(n / 20, f64::total_cmp);
-    let per_reading = per_reading(view, port);
-    let window_s = look_back(view, per_reading) as f64 * view.settings.window_s;
-    Some(Busy { mean, p5: *p5, readings: n, window_s, each_s: per_reading as f64 * view.settings.window_s })
-}
-
-fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, Busy)]) -> Option<Verdict> {
-    let settings = &view.settings.port_unstable_bandwidth;
+    let own = Level::of(inner.iter().map(|(_, gbps)| *gbps).collect())?;
     let (key, subject) = view.port_subject(port);
     if own.spread() <= settings.spread {
         let keep = own.spread() > settings.spread * 0.8 && view.raised("port.unstable_bandwidth", &key).is_some();
         return keep.then_some(Verdict::Keep(key));
     }
-    // Rails of the same rate, busy in the same time.
-    let mut others: Vec<f64> = all
-        .iter()
-        .filter(|(other, _)| {
-            other.key != port.key && other.rate_gbps == port.rate_gbps && other.link_layer == port.link_layer
-        })
-        .map(|(_, busy)| busy.spread())
-        .collect();
+    let mut others: Vec<f64> =
+        all.iter().filter_map(|other| Some(other.meanwhile(view, carried, &inner)?.spread())).collect();
     others.sort_unstable_by(f64::total_cmp);
     let middle = (others.len() + 1 >= RAILS).then(|| others[others.len() / 2]);
-    let alone = middle.is_some_and(|middle| middle < settings.spread / 2.0);
     // All rails together are the job's own rhythm.
-    if middle.is_some() && !alone {
+    if middle.is_some_and(|middle| middle >= settings.spread / 2.0) {
         return None;
     }
-    let what = if own.each_s > view.settings.window_s { "readings" } else { "windows" };
+    let limit = own.mean * (1.0 - settings.spread);
+    let each_s = carried.per_reading as f64 * view.settings.window_s;
+    let window_s = carried.windows as f64 * view.settings.window_s;
+    // It began with the first reading that is low, of those looked back over.
+    let first_low = inner.iter().rev().find(|(_, gbps)| *gbps < limit).map_or(0, |(at, _)| *at);
+    let what = if each_s > view.settings.window_s { "readings" } else { "windows" };
     let percent = |share: f64| share * 100.0;
-    let window = Some(own.window_s);
+    let window = Some(window_s);
     let mut evidence = vec![
         Evidence::new("throughput, mean", window, own.mean, None, "Gb/s"),
-        Evidence::new("throughput, lowest 5 % (p5)", window, own.p5, own.mean * (1.0 - settings.spread), "Gb/s"),
+        Evidence::new("throughput, lowest 5 % (p5)", window, own.p5, limit, "Gb/s"),
         Evidence::new("(mean − p5) / mean", window, percent(own.spread()), percent(settings.spread), "percent"),
     ];
     if let Some(middle) = middle {
         evidence.push(Evidence::new(
-            "(mean − p5) / mean, middle of the other rails",
+            "(mean − p5) / mean, middle of the other rails then",
             window,
             percent(middle),
             None,
             "percent",
         ));
     }
-    let rails =
-        middle.map(|middle| format!("; the other rails are steady ({:.1} %)", percent(middle))).unwrap_or_default();
+    let rails = middle
+        .map(|middle| format!("; the other rails are steady in the same time ({:.1} %)", percent(middle)))
+        .unwrap_or_default();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share between 0 and 1")]
     let tenth = (own.spread() * 10.0) as u64;
     Some(Verdict::Holds(Box::new(Conclusion {
@@ -183,7 +215,7 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
             "{:.0} Gb/s on average and {:.0} in the lowest 5 % of {} busy {what}: {:.1} % below; what is asked for is not known{rails}",
             own.mean,
             own.p5,
-            own.readings,
+            inner.len(),
             percent(own.spread())
         ),
         evidence,
@@ -192,7 +224,7 @@ fn unstable(view: &View<'_>, port: &PortRecord, own: Busy, all: &[(&PortRecord, 
             .to_owned(),
         would_raise: "work requests waiting in the low windows (the demand), seen by the probes".to_owned(),
         part_of: super::root::of_port(view, port, &["phy.post_fec", "link.flap", "nic.stuck"], view.now, 0),
-        since: view.since((own.readings as f64 * own.each_s).min(own.window_s)),
+        since: view.since((first_low + 1) as f64 * each_s),
         revision: tenth,
     })))
 }

@@ -231,6 +231,33 @@ fn one_rail_that_is_unsteady_among_steady_ones_is_told_and_all_together_are_not(
     assert!(log.run().of("port.unstable_bandwidth").is_empty());
 }
 
+#[test]
+fn rails_that_swing_together_around_the_busy_limit_are_not_called_steady() {
+    // All rise and fall together. The first is busy throughout; the others are a little lower, and in their low seconds not
+    // busy at all: what they have in their own busy windows says nothing.
+    let mut log = ports(4, (32.0, 16), (64.0, 16), None);
+    for at in 0..4 {
+        let share = if at == 0 { 1.0 } else { 0.75 };
+        traffic(&mut log, at, 1.0, (0.5, 290.0), move |s| {
+            share * if s.rem_euclid(60.0) < 12.0 { 115.0 } else { 260.0 }
+        });
+    }
+    let outcome = log.run();
+    assert!(outcome.of("port.unstable_bandwidth").is_empty(), "{:?}", outcome.of("port.unstable_bandwidth"));
+}
+
+#[test]
+fn unsteadiness_is_as_old_as_its_first_low_window() {
+    let mut log = ports(4, (32.0, 16), (64.0, 16), None);
+    for at in 0..4 {
+        let low = |s: f64| if s > 150.0 && s.rem_euclid(10.0) < 2.0 { 150.0 } else { 350.0 };
+        traffic(&mut log, at, 1.0, (0.5, 250.0), move |s| if at == 2 { low(s) } else { 350.0 });
+    }
+    let outcome = log.run();
+    let first = outcome.last("port.unstable_bandwidth").first_t as f64 / 1e9;
+    assert!((150.0..153.0).contains(&first), "{first}");
+}
+
 /// Statistics of QPs that each post so many work requests of a size a second.
 struct Posts {
     qps: u32,
