@@ -88,11 +88,11 @@ pub(crate) fn header(
     // A recording that ends in the middle of a line, a source that failed, a file that could not be written.
     match status.notices.len() {
         0 => {}
-        1 => pieces.push(Piece::new(76, "1 notice: 9".to_owned(), theme.warning)),
-        n => pieces.push(Piece::new(76, format!("{n} notices: 9"), theme.warning)),
+        1 => pieces.push(Piece::new(76, "1 notice [9]".to_owned(), theme.warning)),
+        n => pieces.push(Piece::new(76, format!("{n} notices [9]"), theme.warning)),
     }
     pieces.push(probes(world, theme));
-    pieces.push(seen(world, coverage, theme));
+    pieces.extend(seen(world, coverage, theme));
     pieces.push(cost(world, status, theme));
     let gap = 3;
     let width = usize::from(area.width).saturating_sub(1);
@@ -177,9 +177,9 @@ fn probes(world: &World, theme: &Theme) -> Piece {
     }
 }
 
-fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Piece {
+fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Vec<Piece> {
     if world.probes.is_none() && coverage.qps_traced == 0 {
-        return Piece::new(50, "seen: counters only".to_owned(), theme.dim);
+        return vec![Piece::new(50, "seen: counters only".to_owned(), theme.dim)];
     }
     let about = if coverage.sampled { "~" } else { "" };
     let bytes = coverage.bytes_ratio.map(|ratio| format!("{about}{}% of bytes", (ratio * 100.0).round()));
@@ -191,9 +191,10 @@ fn seen(world: &World, coverage: &Coverage, theme: &Theme) -> Piece {
     };
     if low {
         // What is not seen is worth more room than what seeing costs; in few words, so that both have it.
-        return Piece::new(79, format!("seen {bytes}"), theme.warning);
+        let qps = Piece::new(25, format!("{}/{} QPs", coverage.qps_traced, coverage.qps), theme.text);
+        return vec![Piece::new(79, format!("seen {bytes}"), theme.warning), qps];
     }
-    Piece::new(50, format!("seen {bytes}, {}/{} QPs", coverage.qps_traced, coverage.qps), theme.text)
+    vec![Piece::new(50, format!("seen {bytes}, {}/{} QPs", coverage.qps_traced, coverage.qps), theme.text)]
 }
 
 /// How much room the tabs take: the first that fits is drawn.

@@ -22,8 +22,8 @@ fn meaning(pane: PaneId) -> &'static str {
         PaneId::Overview => {
             "Every port in a row, what it does now, and below the findings, worst first. NOW is the last interval, bits per \
              second of RDMA; RETR ERR AER count the last 60 s; PAUSE is the share of time this port was told to stop; CNP/s: \
-             sent and handled together. HEALTH is the worst finding in a word; ok, in part: nothing reads its link \
-             errors, PCIe or adapter (see 2). In the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its \
+             sent and handled together. HEALTH is the worst finding in a word; ok, note: a finding that \
+             is no trouble; ok, in part: nothing reads its link errors, PCIe or adapter (see 2). In the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its \
              probes, of one core."
         }
         PaneId::Port => {
@@ -58,7 +58,7 @@ fn meaning(pane: PaneId) -> &'static str {
              –: nobody counts them there."
         }
         PaneId::Failover => {
-            "Each incident on a stopwatch: t0 first sign in the minute before, t1 port down, t2 first QP, t3 bond switches, t4 first operation on \
+            "Each incident on a stopwatch: t0 first sign (an error of the minute before, or what a finding began with), t1 port down, t2 first QP, t3 bond switches, t4 first operation on \
              another path. ● when it was seen; ─ it may have been earlier (≤); ◄ long before. OUTAGE: from the first of t1 t2 t3 to t4, at \
              least–at most. FLOOR: how soon a QP's own timers give up. ? : the times are not exact enough to tell."
         }

@@ -111,8 +111,8 @@ pub(crate) fn nearer(columns: &[Column], width: u16, skip: usize) -> usize {
 pub(crate) fn hint(hidden: usize, skip: usize) -> Option<String> {
     let more = match hidden {
         0 => None,
-        1 => Some("1 column more: l".to_owned()),
-        n => Some(format!("{n} columns more: l")),
+        1 => Some("1 column more [l]".to_owned()),
+        n => Some(format!("{n} columns more [l]")),
     };
     match (more, skip) {
         (more, 0) => more,
@@ -202,7 +202,7 @@ mod tests {
         let last = steps[steps.len() - 1];
         assert_eq!(hidden(&COLUMNS, &fit(&COLUMNS, 13, last), last), 0);
         assert_eq!(hint(0, last).as_deref(), Some("columns before: h"));
-        assert_eq!(hint(hidden(&COLUMNS, &fit(&COLUMNS, 13, 0), 0), 0).as_deref(), Some("2 columns more: l"));
+        assert_eq!(hint(hidden(&COLUMNS, &fit(&COLUMNS, 13, 0), 0), 0).as_deref(), Some("2 columns more [l]"));
     }
 
     #[test]

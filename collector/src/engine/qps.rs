@@ -71,9 +71,6 @@ impl Engine {
         };
         if let (Some(change), Some(detail)) = (recorded, self.world.qps.detail(t, id)) {
             detail.changes.push(t, change);
-            if seen.path_mtu.is_some() {
-                detail.path_mtu = seen.path_mtu;
-            }
         }
         if seen.to == Some(QpState::Err) && state != QpState::Err && !failed_call && since.is_some() {
             self.qp_failed_from(t, device, number, seen.event == QpEvent::Modify, state);
@@ -107,6 +104,7 @@ impl Engine {
         qp.timeout = seen.timeout.or(qp.timeout);
         qp.retry_cnt = seen.retry_cnt.or(qp.retry_cnt);
         qp.rnr_retry = seen.rnr_retry.or(qp.rnr_retry);
+        qp.path_mtu_bytes = seen.path_mtu.and_then(|bytes| u16::try_from(bytes).ok()).or(qp.path_mtu_bytes);
         if seen.event == QpEvent::Create {
             qp.created = true;
             qp.since = t;

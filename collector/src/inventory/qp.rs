@@ -89,6 +89,8 @@ pub struct QpRecord {
     pub retry_cnt: Option<u8>,
     /// RNR retries.
     pub rnr_retry: Option<u8>,
+    /// Path MTU: 256 to 4096 (`enum ibv_mtu`).
+    pub path_mtu_bytes: Option<u16>,
     /// Its history, where it is kept.
     pub detail: Option<Arc<QpDetail>>,
 }
@@ -188,8 +190,6 @@ pub struct QpDetail {
     pub errors: Vec<(Arc<str>, u64)>,
     /// Post-to-poll latency.
     pub latency_log2_ns: Option<Histogram>,
-    /// Path MTU, bytes.
-    pub path_mtu: Option<u32>,
     /// Time for which its posts were watched, ns, if less than all.
     pub sampled_ns: Option<u64>,
     /// Time for which its completions were, ns, if less than all.
@@ -221,7 +221,6 @@ impl Default for QpDetail {
             waiting_since: None,
             errors: Vec::new(),
             latency_log2_ns: None,
-            path_mtu: None,
             sampled_ns: None,
             completions_sampled_ns: None,
             completions_missed: false,
@@ -440,6 +439,7 @@ impl QpTable {
             timeout: None,
             retry_cnt: None,
             rnr_retry: None,
+            path_mtu_bytes: None,
             detail: None,
         });
         Arc::make_mut(&mut self.index).insert((device, number), slot);

@@ -223,6 +223,7 @@ fn say_qps(world: &World, say: &mut Say<'_>) {
             timeout: qp.timeout,
             retry_cnt: qp.retry_cnt,
             rnr_retry: qp.rnr_retry,
+            path_mtu: qp.path_mtu_bytes.map(u32::from),
             ..Qp::default()
         }));
         // What was counted until now, so that the next numbers have something to be compared with.
@@ -313,6 +314,38 @@ mod tests {
     use crate::observation::recording::Header;
     use crate::observation::{Histogram, Pairs};
     use crate::rule::Settings;
+
+    #[test]
+    fn what_is_known_of_a_qp_is_restated() {
+        let seen = Qp {
+            device: "d".into(),
+            qpn: 17,
+            port: Some(1),
+            event: QpEvent::Seen,
+            qp_type: Some("RC".into()),
+            to: Some(QpState::Rts),
+            pid: Some(4),
+            comm: Some("c".into()),
+            container: Some("box".into()),
+            remote_qpn: Some(18),
+            remote_gid: Some("fe80::1".into()),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(6),
+            path_mtu: Some(4096),
+            ..Qp::default()
+        };
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        engine.take(&Observation { t: 5, body: Body::Qp(seen.clone()) });
+        let mut said = Vec::new();
+        restate(engine.world(), &mut |observation| {
+            if let Body::Qp(again) = &observation.body {
+                assert_eq!(*again, seen);
+                said.push(observation.t);
+            }
+        });
+        assert_eq!(said, [5]);
+    }
 
     #[test]
     fn the_statistics_of_a_qp_are_restated_with_every_number_that_is_compared_with_the_next() {

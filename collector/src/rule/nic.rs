@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::clock::{lasting, ns};
+use super::clock::{lasting, ns, when};
 use super::fall::{Cause, fall, state_at, switched_off};
 use super::judged::{Judged, Part};
 use super::link::{names, port_of};
@@ -163,8 +163,9 @@ fn by_default(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let raised = any && view.raised("nic.composite", &key).is_some();
         return raised.then_some(Verdict::Keep(key));
     }
-    if down.is_some() {
-        signs.insert(0, "port down".to_owned());
+    if let Some(t) = down {
+        // It may stand since the errors before the fall.
+        signs.insert(0, format!("port down since {}", when(view, t)));
         evidence.insert(0, Evidence::new(format!("state {}", port.state.name()), None, None, None, "ACTIVE expected"));
     }
     let revision = u64::from(down.is_some()) | (signs.len() as u64) << 1;

@@ -5,14 +5,16 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::put;
+use super::{below, put};
 use crate::theme::Theme;
 
 /// Cells between two pieces.
 const GAP: usize = 3;
+/// A pane of so many rows can spare a second one for what does not fit into the first.
+const TALL: u16 = 20;
 
-/// The line being put together. When the width is short there go: hints, since when, how sure, what is not seen; what is
-/// looked at stays.
+/// The line being put together; two where the width is short and the pane is tall. When that does not do there go: hints,
+/// since when, how sure, what is not seen; what is looked at stays.
 pub(crate) struct About<'t> {
     theme: &'t Theme,
     pieces: Vec<(u8, Span<'static>)>,
@@ -78,23 +80,40 @@ impl<'t> About<'t> {
         self.with(10, text, style)
     }
 
-    /// Draws it into the first row of an area.
-    pub(crate) fn draw(mut self, buf: &mut Buffer, area: Rect) {
+    /// Draws it into the first row of an area, or the first two. Gives back the area whose first row is the last of them.
+    pub(crate) fn draw(mut self, buf: &mut Buffer, area: Rect) -> Rect {
         let room = usize::from(area.width).saturating_sub(2);
-        let need = |pieces: &[(u8, Span<'static>)]| pieces.iter().map(|(_, piece)| piece.width() + GAP).sum::<usize>();
-        while self.pieces.len() > 1 && need(&self.pieces).saturating_sub(GAP) > room {
+        let rows = if area.height >= TALL { 2 } else { 1 };
+        while self.pieces.len() > 1 && self.lines(room).len() > rows {
             let cheapest = self.pieces.iter().enumerate().min_by_key(|(_, (keep, _))| *keep).map(|(at, _)| at);
             let Some(cheapest) = cheapest else { break };
             self.pieces.remove(cheapest);
         }
-        let mut spans = vec![Span::raw(" ")];
-        for (at, (_, piece)) in self.pieces.into_iter().enumerate() {
-            if at > 0 {
-                spans.push(Span::raw(" ".repeat(GAP)));
-            }
-            spans.push(piece);
+        let lines = self.lines(room);
+        for (at, line) in (0u16..).zip(&lines) {
+            put(buf, area, at, line);
         }
-        put(buf, area, 0, &Line::from(spans));
+        below(area, u16::try_from(lines.len()).unwrap_or(1).saturating_sub(1))
+    }
+
+    /// The pieces in lines of at most so many cells.
+    fn lines(&self, room: usize) -> Vec<Line<'static>> {
+        let mut lines = vec![Line::raw(" ")];
+        let mut used = 0;
+        for (_, piece) in &self.pieces {
+            if used > 0 && used + GAP + piece.width() > room {
+                lines.push(Line::raw(" "));
+                used = 0;
+            }
+            let line = lines.last_mut().expect("the first line was put in at the start");
+            if used > 0 {
+                line.spans.push(Span::raw(" ".repeat(GAP)));
+                used += GAP;
+            }
+            line.spans.push(piece.clone());
+            used += piece.width();
+        }
+        lines
     }
 }
 
@@ -103,22 +122,30 @@ mod tests {
     use super::*;
     use crate::theme::ThemeName;
 
-    fn drawn(width: u16) -> String {
+    fn drawn(width: u16, height: u16) -> Vec<String> {
         let theme = Theme::new(ThemeName::Dark, true);
-        let area = Rect::new(0, 0, width, 1);
+        let area = Rect::new(0, 0, width, height);
         let mut buf = Buffer::empty(area);
         let about = About::what(&theme, "5 things").since("since noon").sure("counted").unseen("the rest").hint("l");
-        about.draw(&mut buf, area);
-        let text: String = buf.content.iter().map(ratatui::buffer::Cell::symbol).collect();
-        text.trim().to_owned()
+        let rest = about.draw(&mut buf, area);
+        let rows = usize::from(height - rest.height) + 1;
+        let text = buf.content.chunks(usize::from(width)).take(rows);
+        text.map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim().to_owned()).collect()
     }
 
     #[test]
     fn pieces_go_in_the_stated_order() {
-        assert_eq!(drawn(80), "5 things   since noon   counted   not seen: the rest   l");
-        assert_eq!(drawn(55), "5 things   since noon   counted   not seen: the rest");
-        assert_eq!(drawn(50), "5 things   counted   not seen: the rest");
-        assert_eq!(drawn(35), "5 things   not seen: the rest");
-        assert_eq!(drawn(12), "5 things");
+        assert_eq!(drawn(80, 1), ["5 things   since noon   counted   not seen: the rest   l"]);
+        assert_eq!(drawn(55, 1), ["5 things   since noon   counted   not seen: the rest"]);
+        assert_eq!(drawn(50, 1), ["5 things   counted   not seen: the rest"]);
+        assert_eq!(drawn(35, 1), ["5 things   not seen: the rest"]);
+        assert_eq!(drawn(12, 1), ["5 things"]);
+    }
+
+    #[test]
+    fn a_tall_pane_has_a_second_row_for_what_does_not_fit_into_the_first() {
+        assert_eq!(drawn(80, TALL), ["5 things   since noon   counted   not seen: the rest   l"]);
+        assert_eq!(drawn(50, TALL), ["5 things   since noon   counted", "not seen: the rest   l"]);
+        assert_eq!(drawn(25, TALL), ["5 things   counted", "not seen: the rest"]);
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Ecn {
     chosen: Option<PortKey>,
     text: Selection,
     lines: usize,
+    /// Rows that what the pane shows takes beside the first.
+    shift: u16,
     what_if: WhatIf,
 }
 
@@ -87,7 +89,9 @@ impl Pane for Ecn {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let (world, theme) = (&**scene.world, scene.theme);
         let ports = ports(world);
-        about(scene, &ports).draw(buf, area);
+        let whole = area;
+        let area = about(scene, &ports).draw(buf, area);
+        self.shift = area.y - whole.y;
         if ports.is_empty() {
             put(buf, area, 2, &Line::styled("  no port with counters is seen; 1 says why", theme.dim));
             return;
@@ -111,8 +115,8 @@ impl Pane for Ecn {
         let hidden = ports.len().saturating_sub(self.list.height);
         let hidden = match hidden {
             0 => String::new(),
-            1 => "   1 port more: j, k".to_owned(),
-            n => format!("   {n} ports more: j, k"),
+            1 => "   1 port more [j k]".to_owned(),
+            n => format!("   {n} ports more [j k]"),
         };
         heading(buf, rest, 0, &format!("{}: marks against load{hidden}", name(world, port)), theme);
         let body = below(rest, 1);
@@ -138,7 +142,7 @@ impl Pane for Ecn {
         for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top)) {
             put(buf, place, at, line);
         }
-        more_below(buf, place, self.text.top + self.text.height < self.lines, ": PgDn", theme);
+        more_below(buf, place, self.text.top + self.text.height < self.lines, " [PgDn]", theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -183,7 +187,7 @@ impl Pane for Ecn {
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         let ports = ports(scene.world);
-        let Some(line) = at.checked_sub(2).map(usize::from) else { return Reaction::Ignored };
+        let Some(line) = at.checked_sub(2 + self.shift).map(usize::from) else { return Reaction::Ignored };
         if line >= self.list.height || self.list.top + line >= ports.len() {
             return Reaction::Ignored;
         }
@@ -326,7 +330,9 @@ fn reading(port: &PortRecord, window_ns: u64) -> String {
         let rings = port.rates.get(&meaning).into_iter();
         rings.flat_map(Ring::newest_first).take(windows).flatten()
     };
-    let paused = known(Meaning::RxPauseDuration).any(|us| us > 1_000.0);
+    // A moment of pause is no sign, but it is no "no pause" either.
+    let most = known(Meaning::RxPauseDuration).reduce(f64::max);
+    let paused = most.is_some_and(|us| us > 1_000.0);
     let seen = known(Meaning::EcnMarkedRx).count() as u64;
     let lately = number::span(seen.saturating_mul(window_ns));
     match known(Meaning::EcnMarkedRx).reduce(f64::max) {
@@ -340,7 +346,14 @@ fn reading(port: &PortRecord, window_ns: u64) -> String {
             )
         }
         Some(_) if paused => format!("marks and pause in {lately}: queues fill faster than the senders slow down"),
-        Some(_) => format!("marks and no pause in {lately}: congestion control at work; no rule takes them for wrong"),
+        Some(_) => {
+            let pause = match most {
+                None => "pause is not counted here".to_owned(),
+                Some(0.0) => "no pause".to_owned(),
+                Some(us) => format!("next to no pause ({} at most)", number::percent(Some(us / 1e6)).trim()),
+            };
+            format!("marks in {lately}, {pause}: congestion control at work; no rule takes them for wrong")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use collector::finding::SubjectKey;
 use collector::inventory::{Ending, Failover, Moment, Span as TimeSpan, Verdict, World};
 use collector::observation::PortState;
 use ratatui::buffer::Buffer;
@@ -68,8 +69,9 @@ fn newest_first(world: &World) -> Vec<&Arc<Failover>> {
 impl Pane for FailoverPane {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let incidents = newest_first(scene.world);
-        about(scene, incidents.len()).draw(buf, area);
-        self.list_at = 2;
+        let whole = area;
+        let area = about(scene, incidents.len()).draw(buf, area);
+        self.list_at = 2 + area.y - whole.y;
         self.empty = incidents.is_empty();
         if self.empty {
             draw_nothing(scene, below(area, 1), buf);
@@ -83,7 +85,7 @@ impl Pane for FailoverPane {
         let rows = wanted.min((area.height / 3).max(2));
         self.list.fit(incidents.len(), usize::from(rows));
         let shown = incidents.iter().enumerate().skip(self.list.top).take(self.list.height);
-        for (line, (index, incident)) in (self.list_at..).zip(shown) {
+        for (line, (index, incident)) in (2u16..).zip(shown) {
             if index == self.list.row {
                 buf.set_style(row(area, line), scene.theme.selected);
                 put(buf, area, line, &Line::raw("►"));
@@ -91,13 +93,13 @@ impl Pane for FailoverPane {
             table::draw_row(buf, row(inner, line), &COLUMNS, &placed, &cells(scene, incident));
         }
         let Some(incident) = incidents.get(self.list.row) else { return };
-        let rest = below(area, self.list_at + rows);
-        let stands = incident.standing();
+        let rest = below(area, 2 + rows);
+        let (stands, fell) = (incident.standing(), how_sure(scene.world, incident));
         heading(
             buf,
             rest,
             0,
-            &format!("{}: {}/{}, {stands}", incident.id, incident.device, incident.port),
+            &format!("{}: {}/{}, {stands}; {fell}", incident.id, incident.device, incident.port),
             scene.theme,
         );
         let body = below(rest, 1);
@@ -108,7 +110,7 @@ impl Pane for FailoverPane {
         for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top)) {
             put(buf, body, at, line);
         }
-        more_below(buf, body, self.text.top + self.text.height < self.lines, ": PgDn", scene.theme);
+        more_below(buf, body, self.text.top + self.text.height < self.lines, " [PgDn]", scene.theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -172,6 +174,16 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
     match world.failovers_dropped {
         0 => about,
         n => about.hint(format!("{} older ones forgotten", number::grouped(n))),
+    }
+}
+
+/// How sure it is that the port fell.
+fn how_sure(world: &World, incident: &Failover) -> String {
+    let key = SubjectKey::Port(incident.key.device, incident.key.port);
+    let mut told = world.findings.iter().chain(&world.cleared);
+    match told.find(|finding| finding.rule == "link.down" && finding.key == key) {
+        Some(finding) => format!("the fall is {}", finding.grade.name()),
+        None => "no rule speaks of a fall".to_owned(),
     }
 }
 

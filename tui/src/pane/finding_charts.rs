@@ -13,6 +13,9 @@ use crate::number;
 /// Windows of the charts, at least.
 const WINDOWS: usize = 120;
 
+/// Windows that are looked at one by one for the highest.
+const SINGLE: usize = 3_600;
+
 /// How the charts are laid out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Charts {
@@ -40,6 +43,13 @@ pub(super) fn charts(scene: Scene<'_>, finding: &Finding, look: Charts, lines: &
     if histories.is_empty() {
         return;
     }
+    // A cell is the mean of its windows; the highest is that of one window, as in the evidence.
+    let single = Axis { width: u16::try_from(axis.windows).unwrap_or(u16::MAX), ..axis };
+    let singly = if axis.windows > usize::from(cells) && axis.windows <= SINGLE {
+        super::history::histories(world, finding, &single)
+    } else {
+        Vec::new()
+    };
     let at = cells.saturating_sub(1).saturating_sub(cursor);
     let began = axis.cell(finding.first_t);
     let mut rule: Vec<char> = format!("{} ago ", number::span(axis.span_ns())).chars().collect();
@@ -53,9 +63,9 @@ pub(super) fn charts(scene: Scene<'_>, finding: &Finding, look: Charts, lines: &
             *place = mark;
         }
     }
-    let what = if cursor == 0 { "now" } else { "at " };
+    let what = if cursor == 0 { "until" } else { "at" };
     let time = number::moment(world, if cursor == 0 { world.now } else { axis.time(at) }, false);
-    let left = format!(" {:<wide$}", format!("{what} {time}"), wide = lead - 1);
+    let left = format!(" {:<wide$}", format!("{what:<5} {time}"), wide = lead - 1);
     let left_style = if cursor == 0 { theme.dim } else { theme.strong };
     lines.push(Line::from(vec![
         Span::styled(left, left_style),
@@ -65,7 +75,9 @@ pub(super) fn charts(scene: Scene<'_>, finding: &Finding, look: Charts, lines: &
     for history in histories {
         let most = history.values.iter().flatten().copied().fold(0.0, f64::max);
         let value = history.values.get(usize::from(at)).copied().flatten();
-        let (value, most_text) = (history.write.text(value), history.write.text(Some(most)));
+        let single = singly.iter().filter(|single| single.name == history.name).flat_map(|single| &single.values);
+        let highest = single.flatten().copied().fold(most, f64::max);
+        let (value, most_text) = (history.write.text(value), history.write.text(Some(highest)));
         let labels = if rows > 1 {
             [history.name, format!("{value}  max {most_text}")]
         } else {

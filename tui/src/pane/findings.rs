@@ -16,7 +16,7 @@ use super::beginning::from_the_start;
 use super::finding_charts::{Charts, charts};
 use super::finding_row::{Entry, draw_finding};
 use super::judged::{Judged, NotJudged, nowhere};
-use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, wrap, wrap_command};
 use crate::health;
 use crate::key::Action;
 use crate::number;
@@ -42,6 +42,8 @@ pub(crate) struct Findings {
     lines: usize,
     /// Cells the cursor of the charts stands left of now.
     cursor: u16,
+    /// Row of the pane where the list begins.
+    list_at: u16,
 }
 
 impl Findings {
@@ -81,7 +83,7 @@ fn about(scene: Scene<'_>, listed: usize, unjudged: usize) -> About<'_> {
     };
     let unseen = match unjudged {
         0 => String::new(),
-        n => format!("{n} of {} rules cannot be judged: 9", rule::all().len()),
+        n => format!("{n} of {} rules cannot be judged [9]", rule::all().len()),
     };
     About::what(scene.theme, what)
         .asked(over)
@@ -128,12 +130,9 @@ impl Pane for Findings {
             draw_nothing(scene, area, buf, &unjudged);
             return;
         }
-        let area = if self.whole {
-            area
-        } else {
-            about(scene, findings.len(), nowhere(&unjudged)).draw(buf, area);
-            below(area, 1)
-        };
+        let whole = area;
+        let area = below(about(scene, findings.len(), nowhere(&unjudged)).draw(buf, area), 1);
+        self.list_at = area.y - whole.y;
         self.follow(&findings);
         let wanted = u16::try_from(findings.len()).unwrap_or(u16::MAX);
         let rows = if self.whole { 0 } else { wanted.min((area.height / 3).max(3)) };
@@ -148,7 +147,12 @@ impl Pane for Findings {
         }
         let Some(finding) = findings.get(self.list.row) else { return };
         let rest = below(area, rows);
-        heading(buf, rest, 0, &format!("{} of {}: {}", self.list.row + 1, findings.len(), finding.id()), scene.theme);
+        let raised = scene.world.findings.len();
+        let place = match self.list.row.checked_sub(raised) {
+            None => format!("{} of {raised}", self.list.row + 1),
+            Some(over) => format!("{} of {} that are over", over + 1, findings.len() - raised),
+        };
+        heading(buf, rest, 0, &format!("{place}: {}", finding.id()), scene.theme);
         let body = below(rest, 1);
         let page = Page::of(body);
         self.cursor = self.cursor.min(page.cells().saturating_sub(1));
@@ -160,7 +164,7 @@ impl Pane for Findings {
             put(buf, body, at, line);
         }
         let left = self.text.top + self.text.height < self.lines;
-        more_below(buf, body, left, if self.whole { "" } else { ": Enter, then scroll" }, scene.theme);
+        more_below(buf, body, left, if self.whole { "" } else { " [Enter, then scroll]" }, scene.theme);
     }
 
     fn act(&mut self, action: Action, scene: Scene<'_>) -> Reaction {
@@ -212,8 +216,7 @@ impl Pane for Findings {
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {
         let findings = all(scene.world);
-        // The first line tells about the list.
-        let Some(at) = at.checked_sub(1) else { return Reaction::Ignored };
+        let Some(at) = at.checked_sub(self.list_at) else { return Reaction::Ignored };
         let index = self.list.top + usize::from(at);
         if self.whole || usize::from(at) >= self.list.height || index >= findings.len() {
             return Reaction::Ignored;
@@ -329,7 +332,12 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
         let book = Book::default();
         let view = View { world, now: world.now, settings: &world.settings, book: &book };
         for (at, command) in rule.hand_check(&view, finding).iter().enumerate() {
-            section(if at == 0 { "by hand" } else { "" }, &format!("$ {command}"), theme.info, &mut lines);
+            let room = page.width.saturating_sub(lead + 1).max(20);
+            for (part, text) in wrap_command(&format!("$ {command}"), room).into_iter().enumerate() {
+                let title = if at == 0 && part == 0 { "by hand" } else { "" };
+                let title = format!(" {title:<wide$}", wide = lead - 1);
+                lines.push(Line::from(vec![Span::styled(title, theme.dim), Span::styled(text, theme.info)]));
+            }
         }
     }
     section("meaning", rule.map_or("", |rule| rule.meaning()), theme.text, &mut lines);

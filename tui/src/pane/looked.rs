@@ -42,6 +42,11 @@ impl Looked {
         self.lacking = ports.filter(|(_, lacking)| !lacking.is_empty()).collect();
     }
 
+    /// What a port is to be looked at for.
+    pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
+        KINDS.iter().map(|(kind, _)| *kind)
+    }
+
     /// Kinds of trouble that nobody could look at this port for.
     pub(crate) fn lacking(&self, port: PortKey) -> &[&'static str] {
         self.lacking.iter().find(|(key, _)| *key == port).map_or(&[], |(_, lacking)| lacking)

@@ -20,6 +20,7 @@ pub(crate) mod port;
 mod port_row;
 pub(crate) mod qp;
 pub(crate) mod qps;
+mod watched;
 
 use std::sync::Arc;
 
@@ -294,9 +295,61 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Breaks a command into lines of at most `width` columns, at spaces that are in no quotes. A line that goes on ends as the
+/// shell has it, so that it can be pasted.
+pub(crate) fn wrap_command(command: &str, width: usize) -> Vec<String> {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut quote = None;
+    for c in command.chars() {
+        match (quote, c) {
+            (None, ' ') => {
+                words.push(String::new());
+                continue;
+            }
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), c) if open == c => quote = None,
+            _ => {}
+        }
+        if let Some(word) = words.last_mut() {
+            word.push(c);
+        }
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if Span::raw(&*line).width() + Span::raw(&*word).width() + 3 <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            Some(line) => {
+                line.push_str(" \\");
+                lines.push(format!("    {word}"));
+            }
+            None => lines.push(word),
+        }
+    }
+    // A word that is longer than a line is cut where the line ends.
+    lines
+        .into_iter()
+        .flat_map(|line| if Span::raw(&*line).width() > width { wrap(&line, width) } else { vec![line] })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_goes_on_is_one_for_the_shell() {
+        let command = "$ ethtool -S eth5 | grep -E 'symbol_err|corrected bits|err lane' | tail -n 40";
+        for width in [40, 50, 60] {
+            let lines = wrap_command(command, width);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:?}");
+            assert_eq!(lines.join("\n").replace(" \\\n   ", ""), command, "{width}: {lines:?}");
+            assert!(lines.iter().all(|line| line.matches('\'').count() % 2 == 0), "{width}: {lines:?}");
+        }
+        assert_eq!(wrap_command(command, 200), [command]);
+    }
 
     #[test]
     fn wrapped_lines_fit_and_lose_nothing() {

@@ -18,6 +18,7 @@ use super::port_row::{columns, fold_cells, port_cells};
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, put, row};
 use crate::health;
 use crate::key::Action;
+use crate::number;
 use crate::selection::Selection;
 use crate::table;
 
@@ -126,16 +127,20 @@ impl Overview {
         if all > height { format!("{height} of {all} ports in sight, {findings}") } else { findings }
     }
 
+    /// Since when somebody looks, and which rules cannot.
+    fn watch(&self, world: &World) -> [String; 2] {
+        let all = rule::all().len();
+        let blind = match self.unjudged {
+            (0, 0) => String::new(),
+            (0, part) => format!("; {part} of {all} rules are judged only in part [9]"),
+            (nowhere, _) => format!("; {nowhere} of {all} rules cannot be judged here [9]"),
+        };
+        [blind, format!("; watched since {}", number::moment(world, world.started, false))]
+    }
+
     fn findings_told(&self, world: &World) -> String {
         let title = match incident::count(&world.findings) {
-            0 => {
-                let all = rule::all().len();
-                return match self.unjudged {
-                    (0, 0) => "findings: none".to_owned(),
-                    (0, part) => format!("findings: none; {part} of {all} rules are judged only in part: 9"),
-                    (nowhere, _) => format!("findings: none; {nowhere} of {all} rules cannot be judged here: 9"),
-                };
-            }
+            0 => return "findings: none".to_owned(),
             1 => "1 finding".to_owned(),
             n => format!("{n} findings"),
         };
@@ -145,8 +150,8 @@ impl Overview {
         let folded = world.findings.len().saturating_sub(told);
         match (hidden, folded) {
             (0, 0) => title,
-            (0, folded) => format!("{title}, {folded} more with them: 5"),
-            (hidden, _) => format!("{title}, {hidden} not in sight: 5 lists all"),
+            (0, folded) => format!("{title}, {folded} more with them [5]"),
+            (hidden, _) => format!("{title}, {hidden} not in sight [5]"),
         }
     }
 
@@ -214,11 +219,16 @@ impl Pane for Overview {
         let list = below(area, for_ports);
         self.places = (1, for_ports + 1);
         self.draw_findings(scene, below(list, 1), buf);
-        if scene.world.findings.is_empty() {
-            let missing = self.judged.missing(scene.world);
-            self.unjudged = (nowhere(&missing), missing.len() - nowhere(&missing));
+        let missing = self.judged.missing(scene.world);
+        self.unjudged = (nowhere(&missing), missing.len() - nowhere(&missing));
+        let mut title = self.findings_title(scene.world);
+        for more in self.watch(scene.world) {
+            // The rule before the title and a piece of it behind.
+            if title.chars().count() + more.chars().count() + 5 <= usize::from(list.width) {
+                title += &more;
+            }
         }
-        heading(buf, list, 0, &self.findings_title(scene.world), scene.theme);
+        heading(buf, list, 0, &title, scene.theme);
         let used = u16::try_from(self.finding_rows.len()).unwrap_or(u16::MAX);
         draw_unseen(scene, below(list, used.saturating_add(2)), buf);
     }
@@ -489,11 +499,11 @@ mod tests {
 
     #[test]
     fn rules_that_are_judged_in_part_are_not_told_as_judged_nowhere() {
-        let told = |unjudged| Overview { unjudged, ..Overview::default() }.findings_told(&sample::healthy());
+        let told = |unjudged| Overview { unjudged, ..Overview::default() }.watch(&sample::healthy())[0].clone();
         let all = rule::all().len();
-        assert_eq!(told((0, 0)), "findings: none");
-        assert_eq!(told((0, 4)), format!("findings: none; 4 of {all} rules are judged only in part: 9"));
-        assert_eq!(told((9, 4)), format!("findings: none; 9 of {all} rules cannot be judged here: 9"));
+        assert_eq!(told((0, 0)), "");
+        assert_eq!(told((0, 4)), format!("; 4 of {all} rules are judged only in part [9]"));
+        assert_eq!(told((9, 4)), format!("; 9 of {all} rules cannot be judged here [9]"));
         // The page of sources counts the same.
         let world = sample::healthy();
         assert!(world.findings.is_empty());

@@ -58,6 +58,8 @@ pub(crate) struct PciePane {
     chosen: Option<Arc<str>>,
     text: Selection,
     lines: usize,
+    /// Rows that what the pane shows takes beside the first.
+    shift: u16,
 }
 
 impl PciePane {
@@ -80,7 +82,9 @@ impl PciePane {
 impl Pane for PciePane {
     fn draw(&mut self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         self.make(scene);
-        about(scene, self.nodes.len()).draw(buf, area);
+        let whole = area;
+        let area = about(scene, self.nodes.len()).draw(buf, area);
+        self.shift = area.y - whole.y;
         if self.nodes.is_empty() {
             let why =
                 "no PCIe function of an RDMA device is seen: software devices have none, and a container may hide them";
@@ -149,7 +153,7 @@ impl Pane for PciePane {
     }
 
     fn click(&mut self, _column: u16, at: u16, _scene: Scene<'_>) -> Reaction {
-        let Some(line) = at.checked_sub(2).map(usize::from) else { return Reaction::Ignored };
+        let Some(line) = at.checked_sub(2 + self.shift).map(usize::from) else { return Reaction::Ignored };
         if line >= self.list.height || self.list.top + line >= self.nodes.len() {
             return Reaction::Ignored;
         }
@@ -322,6 +326,7 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
     };
     About::what(scene.theme, format!("{n} PCIe functions"))
         .since(format!("errors since {since}"))
+        .sure("links as read, errors counted")
         .unseen(unseen)
         .beyond("data between neighbours")
         .hint("RDMA: of the ports below")

@@ -13,6 +13,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use self::counters::{COUNTERS, SIGNS_NS, counter, names, sign};
+use super::about::About;
 use super::looked::Looked;
 use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, port_row, put, row};
 use crate::health;
@@ -28,6 +29,9 @@ pub(crate) const LABEL: u16 = 24;
 
 /// A loopback is measured once a second: one that is older says nothing of now, ns.
 const LOOPBACK_NS: Nanos = 5_000_000_000;
+
+/// Rows of a pane that has none to spare.
+const LOW: u16 = 16;
 
 /// How a lane's values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,11 +107,14 @@ impl Pane for PortPane {
         self.looked.look(scene.world, scene.generation);
         put(buf, area, 0, &title(scene, device, port, &self.looked));
         put(buf, area, 1, &details(scene, device, port));
+        // The lowest panes have no row for it.
+        let head = below(area, 2);
+        let head = if area.height < LOW { head } else { below(about(scene, port, &self.looked).draw(buf, head), 1) };
         let loopback = loopback(scene, port);
         if let Some(line) = &loopback {
-            put(buf, area, 2, line);
+            put(buf, head, 0, line);
         }
-        let charts = below(area, 2 + u16::from(loopback.is_some()));
+        let charts = below(head, u16::from(loopback.is_some()));
         let axis = Axis::new(
             world.now,
             SPANS[self.span.min(SPANS.len() - 1)],
@@ -133,15 +140,12 @@ impl Pane for PortPane {
         self.rows = rows.len();
         let unknown = rows.iter().filter(|(series, _)| series.value().is_none()).count();
         let unknown = if unknown > 0 { format!("; {unknown} unknown, each with its reason") } else { String::new() };
-        let since = number::moment(world, port.first_seen.0.max(world.started), false);
         let order = if self.listed { "as listed" } else { "errors that grew first" };
         let text = match (self.typing, self.filter.is_empty()) {
             (true, _) => format!("/ {}▏ (Enter keeps, Esc clears)", self.filter),
             (false, false) => format!("{} of {all} counters   / {}", rows.len(), self.filter),
             (false, true) if list.width < 100 => format!("{all} counters, {order}{unknown}"),
-            (false, true) => {
-                format!("{all} counters, {order}; totals are the driver's; watched since {since}{unknown}")
-            }
+            (false, true) => format!("{all} counters, {order}; totals are the driver's{unknown}"),
         };
         heading(buf, list, 0, &text, theme);
         let inner = Rect { x: list.x + 1, width: list.width.saturating_sub(1), ..below(list, 1) };
@@ -217,9 +221,24 @@ fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord, l
             theme.text,
         ));
     } else if !health.well && !lacking.is_empty() {
-        spans.push(Span::styled(format!("  no rule can look here for {}: 9", lacking.join(", ")), theme.dim));
+        spans.push(Span::styled(format!("  no rule can look here for {} [9]", lacking.join(", ")), theme.dim));
     }
     Line::from(spans)
+}
+
+/// Since when the port is watched, what rules look at here, and what is not seen of it.
+fn about<'t>(scene: Scene<'t>, port: &PortRecord, looked: &Looked) -> About<'t> {
+    let world = scene.world;
+    let since = number::moment(world, port.first_seen.0.max(world.started), false);
+    let lacking = looked.lacking(port.key);
+    let known = |meaning: &Meaning| port.rates.get(meaning).is_some_and(|ring| ring.last().is_some());
+    let lanes = LANES.iter().filter(|(_, meanings, _)| !meanings.iter().any(known));
+    let mut unseen: Vec<&str> = lanes.map(|(label, ..)| label.trim_end_matches("/s")).collect();
+    unseen.extend(lacking);
+    let judged: Vec<&str> = Looked::kinds().filter(|kind| !lacking.contains(kind)).collect();
+    let judged = if judged.is_empty() { String::new() } else { format!("rules look at {}", judged.join(", ")) };
+    let beyond = if unseen.is_empty() { "the other end of the link" } else { "" };
+    About::what(scene.theme, format!("watched since {since}")).sure(judged).unseen(unseen.join(", ")).beyond(beyond)
 }
 
 fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -> Line<'a> {
@@ -343,8 +362,9 @@ pub(crate) fn axis_line(buf: &mut Buffer, place: Rect, scene: Scene<'_>, axis: &
     let theme = scene.theme;
     let at = axis.width.saturating_sub(1).saturating_sub(cursor);
     let time = number::moment(scene.world, axis.time(at), false);
-    let what = if cursor == 0 { "now" } else { "at " };
-    put(buf, place, 0, &Line::from(vec![Span::styled(format!(" {what} {time}"), theme.dim)]));
+    // Of a frozen screen or a recording the right edge is not now.
+    let what = if cursor == 0 { "until" } else { "at" };
+    put(buf, place, 0, &Line::from(vec![Span::styled(format!(" {what:<5} {time}"), theme.dim)]));
     let lane = lane_area(place, axis);
     put(buf, lane, 0, &Line::styled("─".repeat(usize::from(lane.width)), theme.rule));
     put(buf, lane, 0, &Line::styled(format!("{} ago ", number::span(axis.span_ns())), theme.dim));

@@ -7,8 +7,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::about::About;
 use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
-use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, wrap};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, watched, wrap};
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
 use crate::number::{self, UNKNOWN};
@@ -17,6 +18,9 @@ use crate::theme::Theme;
 
 /// Unit of the ACK timeout: 4.096 µs · 2^timeout (IBA 9.7.6.1.3).
 const TIMEOUT_UNIT_NS: u64 = 4_096;
+
+/// Rows of a pane that has none to spare.
+const LOW: u16 = 16;
 
 /// The pane.
 #[derive(Default)]
@@ -87,7 +91,9 @@ impl Pane for QpPane {
         for (at, line) in (0u16..).zip(title(scene, qp)) {
             put(buf, area, at, &line);
         }
-        let lanes = below(area, 2);
+        // The lowest panes have no row for it; what it says of the numbers stands beside them, too.
+        let lanes =
+            if area.height < LOW { below(area, 2) } else { below(about(scene, qp).draw(buf, below(area, 2)), 1) };
         let width = lanes.width.saturating_sub(LABEL + 1);
         let axis = Axis::new(world.now, SPANS[self.span.min(SPANS.len() - 1)], world.window_ns, width);
         self.cursor = self.cursor.min(axis.width.saturating_sub(1));
@@ -164,6 +170,36 @@ impl Pane for QpPane {
         let port = port_of(scene.world, self.qp(scene.world)?)?;
         (pane == PaneId::Port).then_some(Target::Port(port.key))
     }
+}
+
+/// Since when the QP is known, how sure its numbers are, and what of it is not seen.
+fn about<'t>(scene: Scene<'t>, qp: &QpRecord) -> About<'t> {
+    let since = number::moment(scene.world, qp.since, false);
+    let since = if qp.created { format!("created {since}") } else { format!("found {since}, older than that") };
+    let detail = qp.detail.as_ref();
+    let sure = match detail.filter(|_| qp.stats_t.is_some()) {
+        None => "",
+        Some(detail) => watched::said(
+            detail.sampled_ns.is_some(),
+            detail.completions_sampled_ns.is_some() || detail.completions_missed,
+        ),
+    };
+    let mut unseen = Vec::new();
+    if qp.stats_t.is_none() {
+        unseen.push("what it sends");
+    }
+    if qp.timeout.is_none() {
+        unseen.push("its timers");
+    }
+    if qp.path_mtu_bytes.is_none() {
+        unseen.push("its path MTU");
+    }
+    // Timers and MTU are told on its way to RTS.
+    let late = !qp.created && (qp.timeout.is_none() || qp.path_mtu_bytes.is_none());
+    let why = if late { " (older than the watch)" } else { "" };
+    let unseen = if unseen.is_empty() { String::new() } else { format!("{}{why}", unseen.join(", ")) };
+    let beyond = if unseen.is_empty() { "the peer's side" } else { "" };
+    About::what(scene.theme, since).sure(sure).unseen(unseen).beyond(beyond)
 }
 
 /// The port a QP is on; the device's only port where nobody said.
@@ -306,7 +342,6 @@ fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
         Some(n) => format!("{n} = {}", number::short_time(TIMEOUT_UNIT_NS.checked_shl(n.into()).unwrap_or(u64::MAX))),
     };
     let rnr = if qp.rnr_retry == Some(7) { "7 (for ever)".to_owned() } else { number(qp.rnr_retry) };
-    let mtu = qp.detail.as_ref().and_then(|detail| detail.path_mtu);
     let survives = match (qp.timeout, retry_window(qp)) {
         (Some(0), _) => "never gives up on a silent path".to_owned(),
         (_, None) => format!("could survive {UNKNOWN} of silence (timers not known)"),
@@ -318,7 +353,7 @@ fn timers<'a>(qp: &QpRecord, theme: &Theme) -> Vec<Line<'a>> {
     };
     vec![
         Line::styled(format!(" timeout {timeout}   retries {}   RNR retries {rnr}", number(qp.retry_cnt)), theme.text),
-        Line::styled(format!(" path MTU {}", number::known_bytes(mtu.map(u64::from))), theme.text),
+        Line::styled(format!(" path MTU {}", number::known_bytes(qp.path_mtu_bytes.map(u64::from))), theme.text),
         Line::styled(format!(" {survives}"), theme.strong),
     ]
 }

@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::about::About;
-use super::{Pane, PaneId, Reaction, Scene, Target, below, put, row};
+use super::{Pane, PaneId, Reaction, Scene, Target, below, put, row, watched};
 use columns::{COLUMNS, FIELDS, Of, cell};
 use groups::{By, Group};
 use order::Order;
@@ -61,6 +61,8 @@ pub(crate) struct Qps {
     grouped_for: Option<(By, usize, bool)>,
     /// The column of the groups they are sorted by.
     group_sort: usize,
+    /// Rows that what the pane shows takes beside the first.
+    shift: u16,
     /// Where the columns stood when last drawn, and which columns they are.
     placed: Vec<(table::Placed, usize)>,
 }
@@ -91,6 +93,7 @@ impl Default for Qps {
             marked_group: None,
             grouped_for: None,
             group_sort: groups::RATE,
+            shift: 0,
             placed: Vec::new(),
         }
     }
@@ -250,7 +253,8 @@ impl Qps {
         self.marked = self.selected;
     }
 
-    fn draw_status(&self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+    /// Draws what the pane shows; gives back the area whose first row is the last of it.
+    fn draw_status(&self, scene: Scene<'_>, area: Rect, buf: &mut Buffer) -> Rect {
         let (world, theme) = (&**scene.world, scene.theme);
         if let Some(typed) = &self.typed {
             let mut spans = vec![Span::styled(" / ", theme.strong), Span::raw(format!("{typed}▏"))];
@@ -259,7 +263,7 @@ impl Qps {
                 None => spans.push(Span::styled("  Enter keeps, Esc clears", theme.dim)),
             }
             put(buf, area, 0, &Line::from(spans));
-            return;
+            return area;
         }
         let total = number::grouped(world.qps.len() as u64);
         let grouped = self.by != By::Nothing;
@@ -275,22 +279,26 @@ impl Qps {
         let unseen = match (&world.probes, blind) {
             (None, _) => "what QPs send (no probes)".to_owned(),
             (Some(_), 0) => String::new(),
-            (Some(_), blind) => format!("what {} of them send: 9", number::grouped(blind as u64)),
+            (Some(_), blind) => format!("what {} of them send [9]", number::grouped(blind as u64)),
         };
+        // The dead send nothing: they would be where nobody looks.
+        let dead_first = !grouped && COLUMNS[self.sort].0 == Of::Rate && !self.ascending;
+        let first = if dead_first && self.rows.in_error() != (0, 0) { "the dead, then " } else { "" };
         About::what(theme, what)
             .asked(asked)
             .asked(if grouped { format!("{} by {}", self.groups.len(), self.by.name()) } else { String::new() })
-            .asked(format!("by {sort} {direction}"))
+            .asked(format!("{first}by {sort} {direction}"))
             .alarm(in_error(self.rows.in_error()))
+            .sure(watched::how(world.probes.as_deref()))
             .unseen(unseen)
             .since(format!("counted since {}", number::moment(world, world.started, false)))
-            .draw(buf, area);
+            .draw(buf, area)
     }
 }
 
 /// How many are in error, with the filter that finds just those.
 fn in_error((err, sqe): (usize, usize)) -> String {
-    let told = |n: usize, state: &str| format!("{} in {state}: / state={state}", number::grouped(n as u64));
+    let told = |n: usize, state: &str| format!("{} in {state} [/ state={state}]", number::grouped(n as u64));
     match (err, sqe) {
         (0, 0) => String::new(),
         (0, sqe) => told(sqe, "SQE"),
@@ -305,7 +313,9 @@ impl Pane for Qps {
         if self.by != By::Nothing {
             self.group(scene.world);
         }
-        self.draw_status(scene, area, buf);
+        let whole = area;
+        let area = self.draw_status(scene, area, buf);
+        self.shift = area.y - whole.y;
         if self.by != By::Nothing {
             self.draw_groups(scene, below(area, 1), buf);
             return;
@@ -390,6 +400,7 @@ impl Pane for Qps {
     }
 
     fn click(&mut self, column: u16, at: u16, _scene: Scene<'_>) -> Reaction {
+        let Some(at) = at.checked_sub(self.shift) else { return Reaction::Ignored };
         if at == 1 {
             // A title: sort by it.
             let x = column.saturating_sub(1);

@@ -189,7 +189,7 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     }
     let look = match before {
         Some((until, _)) => format!(
-            "Marking worked until {}: look what changed on the switches of the path at that time (ECN of the class of the \
+            "The last mark came at {}: look what changed on the switches of the path at that time (ECN of the class of the \
              data, the class the data is put into, Kmin and Kmax, the thresholds of pause), and whether another path is taken since.",
             when(view, until)
         ),

@@ -144,10 +144,10 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
     if let Some((here, there)) = latency {
         evidence.push(Evidence::new("median latency of small operations", window, here, None, "ns"));
         evidence.push(Evidence::new("the same, median of the other rails", window, there, None, "ns"));
-        let word = if here > 1.3 * there {
-            "a longer queue"
+        let word = if here > LONGER_QUEUE * there {
+            "a longer queue, as other traffic on its path makes it"
         } else {
-            "no longer queue: lower thresholds, or somebody else's traffic on its path"
+            "no longer queue, so rather lower thresholds than more traffic"
         };
         summary.push_str(&format!("; small operations take {} here and {} there: {word}", us(here), us(there)));
     }
@@ -159,8 +159,12 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
         summary: format!("{summary}. {}", definition(view, rail.port)),
         evidence,
         advice: format!(
-            "Compare the ECN thresholds of this rail's switch port with those of the others, and look for other traffic \
-             on its path. Bear in mind: {}.",
+            "Compare the ECN thresholds of this rail's switch port with those of the others{}. Bear in mind: {}.",
+            if latency.is_some_and(|(here, there)| here <= LONGER_QUEUE * there) {
+                ""
+            } else {
+                ", and look for other traffic on its path"
+            },
             joined(&confounders(view, rail.port, &rail.span))
         ),
         would_raise: if latency.is_some() {
@@ -173,6 +177,9 @@ fn asymmetry(view: &View<'_>, rails: &[Rail<'_>], at: usize) -> Option<Verdict> 
         revision: 0,
     })))
 }
+
+/// Latency against that of the other rails from which on a queue is called longer.
+const LONGER_QUEUE: f64 = 1.3;
 
 /// Standard errors a correlation must be below zero: it is asked of every port in every window, so what happens once in
 /// twenty times is no evidence.

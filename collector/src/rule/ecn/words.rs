@@ -18,8 +18,7 @@ pub(super) fn definition(view: &View<'_>, port: &PortRecord) -> String {
     let rate = port.rate_gbps.unwrap_or(0.0);
     let kb = k_star_bytes(rate, ecn.rtt_us) / 1e3;
     format!(
-        "A mark is true if the queue stays above K* for L·RTT around it: L = {}, K* = {kb:.0} KB (0.17·{rate:.0} Gb/s·{} µs, \
-         the RTT as configured). An end host cannot see that queue",
+        "Here L = {}, K* = {kb:.0} KB (0.17·{rate:.0} Gb/s·{} µs, the RTT as configured); the switch's queue is not seen",
         ecn.l, ecn.rtt_us
     )
 }

@@ -256,7 +256,7 @@ fn the_filter_that_is_named_finds_as_many_as_it_says() {
         (qpns(&world, Of::Qpn, true, filter).len(), told)
     };
     assert_eq!(found(&states[3..4]), (0, String::new()));
-    assert_eq!(found(&states[1..2]), (1, "1 in SQE: / state=SQE".to_owned()));
-    assert_eq!(found(&states[..1]), (1, "1 in ERR: / state=ERR".to_owned()));
-    assert_eq!(found(&states), (3, "3 in ERR: / state=ERR, 3 in SQE".to_owned()));
+    assert_eq!(found(&states[1..2]), (1, "1 in SQE [/ state=SQE]".to_owned()));
+    assert_eq!(found(&states[..1]), (1, "1 in ERR [/ state=ERR]".to_owned()));
+    assert_eq!(found(&states), (3, "3 in ERR [/ state=ERR], 3 in SQE".to_owned()));
 }
