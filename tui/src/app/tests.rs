@@ -441,7 +441,7 @@ fn a_cursor_reads_the_charts_of_a_finding_at_its_time() {
         let at = text.lines().position(|line| line.starts_with(" QPs in error after the port")).unwrap();
         text.lines().nth(at + line).unwrap().split("  ").next().unwrap().trim().to_owned()
     };
-    assert!(text.contains(" now 14:02:53 ") && !text.contains('◆'), "{text}");
+    assert!(text.contains(" until 14:02:53 ") && !text.contains('◆'), "{text}");
     assert_eq!(errors(&text, 1), "0");
     // The QPs failed four seconds before, in a window of a second: it is three cells wide or less.
     let mut read = Vec::new();
@@ -451,9 +451,9 @@ fn a_cursor_reads_the_charts_of_a_finding_at_its_time() {
     }
     assert!(read.contains(&"64".to_owned()), "{read:?}\n{}", shown(&mut app));
     let text = shown(&mut app);
-    assert!(text.contains(" at  14:02:") && text.contains('◆') && !text.contains(" now 14:02"), "{text}");
+    assert!(text.contains(" at    14:02:") && text.contains('◆') && !text.contains(" until 14:02"), "{text}");
     press(&mut app, KeyCode::Esc);
-    assert!(shown(&mut app).contains(" now 14:02:53 "), "Esc puts it back before it leads out");
+    assert!(shown(&mut app).contains(" until 14:02:53 "), "Esc puts it back before it leads out");
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
     let about = match &world.probes {
         None => about.unseen("who moved a QP, its timers, posts (no probes)"),
         Some(probes) if !probes.sees_modify(false) => about.unseen("who moved a QP (its probe is not attached)"),
-        Some(_) => about.sure("t4 is the first post where completions are not seen"),
+        Some(_) => about.sure("t4 is the first post where completions are not seen").beyond("the peers' side"),
     };
     match world.failovers_dropped {
         0 => about,

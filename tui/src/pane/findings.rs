@@ -68,7 +68,7 @@ impl Findings {
 }
 
 /// What the pane shows, since when, and what could not be judged.
-fn about(scene: Scene<'_>, listed: usize, unjudged: usize) -> About<'_> {
+fn about<'t>(scene: Scene<'t>, listed: usize, unseen: &str) -> About<'t> {
     let world = scene.world;
     let raised = world.findings.len();
     let what = match (incident::count(&world.findings), raised) {
@@ -81,14 +81,18 @@ fn about(scene: Scene<'_>, listed: usize, unjudged: usize) -> About<'_> {
         0 => String::new(),
         n => format!("{n} over"),
     };
-    let unseen = match unjudged {
-        0 => String::new(),
-        n => format!("{n} of {} rules cannot be judged [9]", rule::all().len()),
-    };
     About::what(scene.theme, what)
         .asked(over)
         .since(format!("watched since {}", number::moment(world, world.started, false)))
         .unseen(unseen)
+}
+
+/// Rules that cannot be judged anywhere.
+fn unseen(unjudged: usize) -> String {
+    match unjudged {
+        0 => String::new(),
+        n => format!("{n} of {} rules cannot be judged [9]", rule::all().len()),
+    }
 }
 
 /// Instead of an empty list: who has looked since when, and who could not.
@@ -130,9 +134,11 @@ impl Pane for Findings {
             draw_nothing(scene, area, buf, &unjudged);
             return;
         }
-        let whole = area;
-        let area = below(about(scene, findings.len(), nowhere(&unjudged)).draw(buf, area), 1);
-        self.list_at = area.y - whole.y;
+        let blind = unseen(nowhere(&unjudged));
+        let pane = area;
+        // The finding alone needs every row: its heading says what is not seen.
+        let area = if self.whole { area } else { below(about(scene, findings.len(), &blind).draw(buf, area), 1) };
+        self.list_at = area.y - pane.y;
         self.follow(&findings);
         let wanted = u16::try_from(findings.len()).unwrap_or(u16::MAX);
         let rows = if self.whole { 0 } else { wanted.min((area.height / 3).max(3)) };
@@ -152,7 +158,13 @@ impl Pane for Findings {
             None => format!("{} of {raised}", self.list.row + 1),
             Some(over) => format!("{} of {} that are over", over + 1, findings.len() - raised),
         };
-        heading(buf, rest, 0, &format!("{place}: {}", finding.id()), scene.theme);
+        let mut title = format!("{place}: {}", finding.id());
+        let room = usize::from(rest.width)
+            .saturating_sub(title.chars().count() + blind.chars().count() + "── ; not seen:  ─".len());
+        if self.whole && !blind.is_empty() && room > 0 {
+            title += &format!("; not seen: {blind}");
+        }
+        heading(buf, rest, 0, &title, scene.theme);
         let body = below(rest, 1);
         let page = Page::of(body);
         self.cursor = self.cursor.min(page.cells().saturating_sub(1));

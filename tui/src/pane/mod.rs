@@ -323,16 +323,19 @@ pub(crate) fn wrap_command(command: &str, width: usize) -> Vec<String> {
             }
             Some(line) => {
                 line.push_str(" \\");
-                lines.push(format!("    {word}"));
+                let room = Span::raw(&*word).width() + 6 <= width;
+                lines.push(if room { format!("    {word}") } else { word });
             }
             None => lines.push(word),
         }
     }
     // A word that is longer than a line is cut where the line ends.
-    lines
-        .into_iter()
-        .flat_map(|line| if Span::raw(&*line).width() > width { wrap(&line, width) } else { vec![line] })
-        .collect()
+    let mut fitting = Vec::new();
+    for line in lines {
+        let chars: Vec<char> = line.chars().collect();
+        fitting.extend(chars.chunks(width.max(1)).map(String::from_iter));
+    }
+    fitting
 }
 
 #[cfg(test)]
@@ -345,7 +348,10 @@ mod tests {
         for width in [40, 50, 60] {
             let lines = wrap_command(command, width);
             assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:?}");
-            assert_eq!(lines.join("\n").replace(" \\\n   ", ""), command, "{width}: {lines:?}");
+            let parts: Vec<&str> = lines.iter().map(|line| line.trim_end_matches(" \\").trim_start()).collect();
+            assert_eq!(parts.join(" "), command, "{width}: {lines:?}");
+            let (last, others) = lines.split_last().unwrap();
+            assert!(others.iter().all(|line| line.ends_with(" \\")) && !last.ends_with('\\'), "{width}: {lines:?}");
             assert!(lines.iter().all(|line| line.matches('\'').count() % 2 == 0), "{width}: {lines:?}");
         }
         assert_eq!(wrap_command(command, 200), [command]);

@@ -252,7 +252,7 @@ fn the_filter_that_is_named_finds_as_many_as_it_says() {
         let mut all = Order::default();
         all.find(&world, Of::Rate, false, &Filter::default());
         let told = in_error(all.in_error());
-        let filter = told.split("/ ").nth(1).and_then(|filter| filter.split(',').next()).unwrap_or("state=none");
+        let filter = told.split("[/ ").nth(1).and_then(|filter| filter.split(']').next()).unwrap_or("state=none");
         (qpns(&world, Of::Qpn, true, filter).len(), told)
     };
     assert_eq!(found(&states[3..4]), (0, String::new()));
