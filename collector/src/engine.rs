@@ -125,6 +125,9 @@ impl Engine {
     pub fn take(&mut self, observation: &Observation<'_>) {
         let t = observation.t;
         self.advance(t);
+        if self.world.counted_since.is_none() && matches!(observation.body, Body::Counters(_) | Body::QpStats(_)) {
+            self.world.counted_since = Some(t);
+        }
         match &observation.body {
             Body::Device(device) => self.device(t, device),
             Body::Port(port) => self.port(t, port),

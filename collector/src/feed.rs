@@ -44,8 +44,10 @@ pub struct Status {
     pub seeking: Option<Nanos>,
     /// What is shown in one line above everything else, for example why the demo was opened.
     pub banner: Option<String>,
-    /// Notices of the producer (a truncated recording, a source that failed), oldest first.
+    /// Notices of the producer (a truncated recording, a source that failed), oldest first: each wants a look.
     pub notices: Vec<String>,
+    /// What it has done (a recording that is finished), oldest first: nothing is wrong.
+    pub done: Vec<String>,
     /// The recording being written.
     pub recording: Option<RecordingStatus>,
     /// What the program itself uses.
@@ -72,6 +74,7 @@ impl Status {
             seeking: None,
             banner: None,
             notices: Vec::new(),
+            done: Vec::new(),
             recording: None,
             own: OwnCost::default(),
             sources: Vec::new(),

@@ -261,7 +261,7 @@ impl Live {
                     if let Some((mut recording, status)) = self.recording.take() {
                         recording.finish();
                         let status = status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                        self.status.notices.push(format!("recorded {}", status.path.display()));
+                        self.status.done.push(format!("recorded {}", status.path.display()));
                     }
                 }
                 Command::Settings(settings) => self.change_settings(*settings),
@@ -463,6 +463,7 @@ impl Live {
         newest.generation == 0
             || newest.world.now != self.engine.world().now
             || newest.status.notices.len() != self.status.notices.len()
+            || newest.status.done.len() != self.status.done.len()
             || newest.status.interval_ns != self.status.interval_ns
             || newest.status.recording.is_some() != self.recording.is_some()
     }

@@ -227,7 +227,7 @@ impl Player {
         if ahead > LONGEST_WAIT {
             // Nothing was observed for long, or the machine that recorded slept: nobody wants to wait for it.
             let gap = now.saturating_sub(self.engine.world().now) / 1_000_000_000;
-            self.notice(format!("{gap} s without an observation were skipped"));
+            self.status.done.push(format!("{gap} s without an observation were skipped"));
             self.anchor = Some((now, Instant::now()));
             return false;
         }

@@ -589,6 +589,7 @@ fn urgent(before: &Published, after: &Published) -> bool {
         || before.generation == 0
         || after.status.interval_ns != before.status.interval_ns
         || after.status.notices.len() != before.status.notices.len()
+        || after.status.done.len() != before.status.done.len()
         || states(before) != states(after)
         || findings(before) != findings(after)
 }

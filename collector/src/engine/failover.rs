@@ -107,6 +107,16 @@ impl Engine {
         let key = self.port_of_qp(device, qp.port).map(|port| PortKey { device, port });
         self.stopwatch.qp_moved(&self.world, (key, qp), moved);
     }
+
+    /// The first numbers of a QP say that it has posted, before anybody looked.
+    pub(super) fn qp_had_posted(&mut self, device: DeviceId, number: u32) {
+        if !self.stopwatch.is_running() {
+            return;
+        }
+        let Some(qp) = others(&self.world, device, number) else { return };
+        let key = self.port_of_qp(device, qp.port).map(|port| PortKey { device, port });
+        self.stopwatch.posted_sometime(key, qp);
+    }
 }
 
 /// A QP that is not rdmascope's own: what becomes of that is no application's failover.

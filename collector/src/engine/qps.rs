@@ -210,6 +210,7 @@ impl Engine {
         // The first numbers of one that was there before the first sweep may be of any age.
         let new = active_before.is_some() || qp.created || before.is_some();
         let posted = seen.posts > qp.posts && new;
+        let sometime = seen.posts > qp.posts && !new;
         let succeeded = succeeded(qp, seen);
         #[allow(clippy::cast_possible_truncation, reason = "a rate for the screen")]
         {
@@ -245,7 +246,9 @@ impl Engine {
                 detail.latency_log2_ns.clone_from(&seen.latency_log2_ns);
             }
         }
-        if posted || succeeded {
+        if sometime {
+            self.qp_had_posted(device, seen.qpn);
+        } else if posted || succeeded {
             let moved = Moved { t, before, active_before, last_post_t: seen.last_post_t, succeeded };
             self.qp_moved(device, seen.qpn, &moved);
         }

@@ -117,8 +117,10 @@ pub struct QpErrors {
 pub struct World {
     /// Time of the newest observation, `CLOCK_MONOTONIC` ns.
     pub now: Nanos,
-    /// Time of the first observation.
+    /// Time of the first observation. In a recording that tells what happened before it this lies before it.
     pub started: Nanos,
+    /// Time of the first counters or statistics.
+    pub counted_since: Option<Nanos>,
     /// Windows closed so far.
     pub windows: u64,
     /// Length of a window, ns: the step of every [`crate::timeline::Ring`].
@@ -276,12 +278,19 @@ pub struct BondRecord {
 }
 
 impl World {
+    /// Since when somebody watches: what happened before is known by single events at most.
+    #[must_use]
+    pub fn watched_since(&self) -> Nanos {
+        self.counted_since.unwrap_or(self.started)
+    }
+
     /// An empty world.
     #[must_use]
     pub fn new(header: Header) -> Self {
         Self {
             now: 0,
             started: 0,
+            counted_since: None,
             windows: 0,
             window_ns: 1_000_000_000,
             header: Arc::new(header),

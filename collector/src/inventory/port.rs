@@ -541,11 +541,12 @@ impl PortRecord {
         self.link_layer == LinkLayer::InfiniBand
     }
 
-    /// What the counters of a meaning count here is known: not of `symbol_error` on RoCE (see
-    /// [`pma_counts_errors`](Self::pma_counts_errors)). Where nobody says what the link is, it is taken for an error.
+    /// What the counters of a meaning count here is known: not of those on RoCE that
+    /// [`pma_counts_errors`](Self::pma_counts_errors) names. Where nobody says what the link is, they are taken for errors.
     #[must_use]
     pub fn is_understood(&self, meaning: Meaning) -> bool {
-        meaning != Meaning::SymbolError || self.link_layer != LinkLayer::Ethernet
+        let of_infiniband = [Meaning::SymbolError, Meaning::LinkErrorRecovery, Meaning::LocalLinkIntegrity];
+        !of_infiniband.contains(&meaning) || self.link_layer != LinkLayer::Ethernet
     }
 
     /// What the port did in the window that was closed. Pause and marks that are not counted are not held against it; of a

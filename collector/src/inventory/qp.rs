@@ -116,6 +116,12 @@ impl QpRecord {
         self.comm.as_deref() == Some(PROGRAM)
     }
 
+    /// It is one of those that manage the fabric, which carry no data: SMI and GSI.
+    #[must_use]
+    pub fn manages(&self) -> bool {
+        self.qpn < 2 || self.qp_type.as_deref().is_some_and(|name| name == "GSI" || name == "SMI")
+    }
+
     /// A process has, or had, a peer at its other end. That a datagram QP is there says nothing: it is ready without one.
     #[must_use]
     pub fn is_connected(&self) -> bool {

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use crate::engine::Engine;
     use crate::observation::recording::Header;
-    use crate::observation::{Histogram, Pairs};
+    use crate::observation::{Histogram, Pairs, QpState};
     use crate::rule::Settings;
 
     #[test]

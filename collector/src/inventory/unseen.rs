@@ -190,9 +190,7 @@ impl World {
         let watched = self.probes.as_ref().is_some_and(|probes| probes.data_path());
         let mut owners: BTreeMap<Owner<'_>, Owned<'_>> = BTreeMap::new();
         for qp in self.qps.iter() {
-            // QPs of management carry no data.
-            let manages = qp.qpn < 2 || qp.qp_type.as_deref().is_some_and(|name| name == "GSI" || name == "SMI");
-            let Some(owner) = owner(qp).filter(|_| !manages) else { continue };
+            let Some(owner) = owner(qp).filter(|_| !qp.manages()) else { continue };
             if !everybody && owner.0.is_some_and(|pid| !self.processes.contains_key(&pid)) {
                 continue;
             }

@@ -109,15 +109,17 @@ fn over(traced: &[&PostWindow], span_s: f64) -> Posts {
     })
 }
 
-/// Share of what a port sends that neither posts nor headers explain; 0 where all is explained or nobody knows.
-pub(super) fn unseen(view: &View<'_>, port: &PortRecord, posted: &Posted) -> f64 {
-    let sent = port.rates.get(&Meaning::TxBytes).and_then(|ring| mean(ring.newest_first().take(LOOKED_AT)));
-    let Some(sent) = sent.filter(|sent| *sent > 0.0) else { return 0.0 };
+/// Share of what a port sends that neither posts nor headers explain; `None` where nobody knows what it sends.
+pub(super) fn unseen(view: &View<'_>, port: &PortRecord, posted: &Posted) -> Option<f64> {
+    let sent = port.rates.get(&Meaning::TxBytes).and_then(|ring| mean(ring.newest_first().take(LOOKED_AT)))?;
+    if sent <= 0.0 {
+        return Some(0.0);
+    }
     // Until enough windows are known: by the posts of those that are, with headers for each.
     let left =
         || Some(sent - posted.bytes_per_s - posted.wrs_per_s * OVERHEAD).filter(|left| *left > LEAST_SHARE * sent);
     let bytes = view.world.unexplained(port).or_else(left).unwrap_or(0.0);
-    (bytes / sent).min(1.0)
+    Some((bytes / sent).min(1.0))
 }
 
 /// How far a rule on posts is judged. It says nothing of a port that posts and of whose posts it does not know what it needs:
@@ -267,7 +269,8 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         return None;
     }
     let unseen = unseen(view, port, &posted);
-    let in_part = unseen > 0.0 || view.world.probes.as_ref().is_some_and(|probes| probes.posts_watched_ns.is_some());
+    let sampled = view.world.probes.as_ref().is_some_and(|probes| probes.posts_watched_ns.is_some());
+    let in_part = sampled || unseen.is_none_or(|share| share > 0.0);
     let mut evidence = turns(view, port, &posted, in_part);
     let window = Some(posted.span_s);
     let (latency, alike) = match (posted.small_latency_ns, &level) {
@@ -366,7 +369,9 @@ fn turns(view: &View<'_>, port: &PortRecord, posted: &Posted, in_part: bool) -> 
 /// What was posted in the windows that the latency is held against, where that is not about as much.
 fn load(posted: &Posted, quiet: &Quiet) -> String {
     let times = posted.wrs_per_s / quiet.wrs_per_s.max(1.0);
-    if times >= 1.0 {
+    if (times.round() - 1.0).abs() < f64::EPSILON || ((1.0 / times).round() - 1.0).abs() < f64::EPSILON {
+        ", of which too few had a like load".to_owned()
+    } else if times >= 1.0 {
         format!(", in which {times:.0} times fewer requests were posted: the load explains it as well")
     } else {
         format!(", in which {:.0} times more requests were posted", 1.0 / times)

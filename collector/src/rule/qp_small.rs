@@ -1,6 +1,6 @@
 //! Small messages: a rate that is bound by latency and depth, not by the link.
 
-use super::judged::Part;
+use super::judged::{Judged, Part};
 use super::link::names;
 use super::qp_pressure::{Posted, Posts, posted, traced, unseen};
 use super::{Rule, View};
@@ -49,12 +49,30 @@ impl Rule for Small {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        traced(view, "sizes", |window| window.sized > 0).nowhere()
+        extent(view).nowhere()
     }
 
     fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
-        traced(view, "sizes", |window| window.sized > 0).in_part()
+        extent(view).in_part()
     }
+}
+
+fn extent(view: &View<'_>) -> Judged {
+    let seen = traced(view, "sizes", |window| window.sized > 0);
+    seen.or(|| view.of_ports(|all| mostly_unseen(view, all)))
+}
+
+/// Of which most of what they send is not seen.
+fn mostly_unseen(view: &View<'_>, all: &[&PortRecord]) -> Judged {
+    let window_s = view.settings.qp_small_messages.window_s;
+    let blind = |port: &&PortRecord| match posted(view, port, window_s) {
+        Posts::Are(posted) => unseen(view, port, &posted).is_some_and(|share| share > MOSTLY),
+        Posts::Paused | Posts::Unknown => false,
+    };
+    let blind: Vec<&PortRecord> = all.iter().copied().filter(blind).collect();
+    view.without(&blind, all.len(), |ports| {
+        format!("most of what {ports} sends is not explained by posts that are seen")
+    })
 }
 
 fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
@@ -76,7 +94,9 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         return None;
     }
     let unseen = unseen(view, port, &posted);
-    if unseen > MOSTLY {
+    // A finding does not come and go with a share about the limit.
+    let most = if raised { MOSTLY * 1.2 } else { MOSTLY };
+    if unseen.is_some_and(|share| share > most) {
         // What is seen of it is no measure of the port.
         return None;
     }
@@ -150,16 +170,23 @@ fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
 }
 
 /// What is behind a number of what was posted where not all that the port sends is explained by it.
-fn of_what_is_seen(unseen: f64) -> String {
-    if unseen > 0.0 {
-        format!(", of what is seen ({:.0} % of the bytes sent are not)", unseen * 100.0)
-    } else {
-        String::new()
+fn of_what_is_seen(unseen: Option<f64>) -> String {
+    match unseen {
+        None => ", of what is seen (what the port sends in all is not known)".to_owned(),
+        Some(share) if share > 0.0 => {
+            format!(", of what is seen ({:.0} % of the bytes sent are not)", share * 100.0)
+        }
+        Some(_) => String::new(),
     }
 }
 
 /// What is posted, and how much of what the port sends that is.
-fn rows(view: &View<'_>, posted: &Posted, (share, size, efficiency): (f64, f64, f64), unseen: f64) -> Vec<Evidence> {
+fn rows(
+    view: &View<'_>,
+    posted: &Posted,
+    (share, size, efficiency): (f64, f64, f64),
+    unseen: Option<f64>,
+) -> Vec<Evidence> {
     let settings = &view.settings.qp_small_messages;
     let window = Some(posted.span_s);
     let mut evidence = vec![
@@ -174,11 +201,11 @@ fn rows(view: &View<'_>, posted: &Posted, (share, size, efficiency): (f64, f64, 
             "percent",
         ),
     ];
-    if unseen > 0.0 {
+    if unseen.is_none_or(|share| share > 0.0) {
         evidence.push(Evidence::new(
             "of the bytes sent, explained by nothing that was seen",
             None,
-            unseen * 100.0,
+            unseen.map(|share| share * 100.0),
             MOSTLY * 100.0,
             "percent",
         ));

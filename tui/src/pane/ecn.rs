@@ -230,7 +230,7 @@ fn about<'t>(scene: Scene<'t>, ports: &[&PortRecord]) -> About<'t> {
         per_second(Meaning::CnpHandled)
     );
     About::what(theme, text)
-        .since(format!("since {}", number::moment(world, world.started, false)))
+        .since(format!("since {}", number::moment(world, world.watched_since(), false)))
         .sure(format!("{counts} of {} ports count marks", ports.len()))
         .beyond("the switch's queue")
 }

@@ -165,7 +165,8 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
         1 => "1 incident".to_owned(),
         n => format!("{n} incidents"),
     };
-    let about = About::what(scene.theme, seen).since(format!("since {}", number::moment(world, world.started, false)));
+    let about =
+        About::what(scene.theme, seen).since(format!("since {}", number::moment(world, world.watched_since(), false)));
     let about = match &world.probes {
         None => about.unseen("who moved a QP, its timers, posts (no probes)"),
         Some(probes) if !probes.sees_modify(false) => about.unseen("who moved a QP (its probe is not attached)"),

@@ -83,7 +83,7 @@ fn about<'t>(scene: Scene<'t>, listed: usize, unseen: &str) -> About<'t> {
     };
     About::what(scene.theme, what)
         .asked(over)
-        .since(format!("watched since {}", number::moment(world, world.started, false)))
+        .since(format!("watched since {}", number::moment(world, world.watched_since(), false)))
         .unseen(unseen)
 }
 
@@ -99,8 +99,8 @@ fn unseen(unjudged: usize) -> String {
 fn draw_nothing(scene: Scene<'_>, area: Rect, buf: &mut Buffer, unjudged: &[NotJudged]) {
     let (world, theme) = (scene.world, scene.theme);
     let rules = rule::all().len();
-    let since = number::moment(world, world.started, false);
-    let span = number::age(world.now.saturating_sub(world.started));
+    let since = number::moment(world, world.watched_since(), false);
+    let span = number::age(world.now.saturating_sub(world.watched_since()));
     let judged = rules - nowhere(unjudged);
     put(buf, area, 0, &Line::styled(" Nothing found so far.", theme.good));
     let text = format!(" {judged} of {rules} rules have been watching since {since} ({span}).");

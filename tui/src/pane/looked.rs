@@ -12,7 +12,7 @@ use crate::health::Health;
 const KINDS: [(&str, &[&str]); 3] = [
     ("link errors", &["phy.post_fec", "phy.crc", "phy.pre_fec_trend", "phy.symbol"]),
     ("PCIe", &["pcie.aer_fatal", "pcie.aer_storm", "pcie.downgrade"]),
-    ("the adapter", &["nic.stuck", "nic.composite", "nic.health"]),
+    ("the adapter", &["nic.stuck", "nic.health"]),
 ];
 
 /// What could not be looked at. It is small and soon made: none of these rules walks QPs.
@@ -137,6 +137,14 @@ mod tests {
         let disabled = KINDS[1].1.iter().map(|id| (*id).to_owned()).collect();
         world.settings = Arc::new(rule::Settings { disabled, ..rule::Settings::default() });
         assert_eq!(word(&world, 1), ("ok, in part".to_owned(), vec!["PCIe"]));
+    }
+
+    #[test]
+    fn that_the_port_s_state_is_read_is_no_look_at_the_adapter() {
+        let mut world = (*sample::healthy()).clone();
+        let disabled = vec!["nic.health".to_owned(), "nic.stuck".to_owned()];
+        world.settings = Arc::new(rule::Settings { disabled, ..rule::Settings::default() });
+        assert_eq!(word(&world, 1), ("ok, in part".to_owned(), vec!["the adapter"]));
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Overview {
             (0, part) => format!("; {part} of {all} rules are judged only in part [9]"),
             (nowhere, _) => format!("; {nowhere} of {all} rules cannot be judged here [9]"),
         };
-        [blind, format!("; watched since {}", number::moment(world, world.started, false))]
+        [blind, format!("; watched since {}", number::moment(world, world.watched_since(), false))]
     }
 
     fn findings_told(&self, world: &World) -> String {

@@ -158,10 +158,13 @@ impl<'s> Page<'s> {
                 self.entry("            ", theme.dim, why, theme.text);
             }
         }
-        if !status.notices.is_empty() {
+        if !status.notices.is_empty() || !status.done.is_empty() {
             self.title("notices");
             for notice in status.notices.iter().rev() {
                 self.entry("   ● ", theme.warning, notice, theme.text);
+            }
+            for done in status.done.iter().rev() {
+                self.entry("   – ", theme.dim, done, theme.dim);
             }
         }
     }

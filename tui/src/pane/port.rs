@@ -229,10 +229,9 @@ fn title<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord, l
 /// Since when the port is watched, what rules look at here, and what is not seen of it.
 fn about<'t>(scene: Scene<'t>, port: &PortRecord, looked: &Looked) -> About<'t> {
     let world = scene.world;
-    let since = number::moment(world, port.first_seen.0.max(world.started), false);
+    let since = number::moment(world, port.first_seen.0.max(world.watched_since()), false);
     let lacking = looked.lacking(port.key);
-    let known = |meaning: &Meaning| port.rates.get(meaning).is_some_and(|ring| ring.last().is_some());
-    let lanes = LANES.iter().filter(|(_, meanings, _)| !meanings.iter().any(known));
+    let lanes = LANES.iter().filter(|(_, meanings, _)| newest(port, meanings).is_none());
     let mut unseen: Vec<&str> = lanes.map(|(label, ..)| label.trim_end_matches("/s")).collect();
     unseen.extend(lacking);
     let judged: Vec<&str> = Looked::kinds().filter(|kind| !lacking.contains(kind)).collect();
@@ -308,7 +307,7 @@ fn draw_lanes(scene: Scene<'_>, area: Rect, buf: &mut Buffer, port: &PortRecord,
             Write::Share => Some(1e6),
             _ => None,
         };
-        // The last cell is a mean of its windows: now is the newest of them.
+        // The last cell is a mean of its windows, and need not have a reading: now is the newest there is.
         let now = if cursor == 0 { newest(port, meanings) } else { values.get(usize::from(at)).copied().flatten() };
         let style = match label {
             "RX" => theme.receive,
@@ -373,10 +372,9 @@ pub(crate) fn axis_line(buf: &mut Buffer, place: Rect, scene: Scene<'_>, axis: &
     }
 }
 
-/// The sum of several meanings in the window that was closed last; unknown where none of them is known.
+/// The sum of several meanings as last read, a window or more ago; unknown where none of them is known.
 fn newest(port: &PortRecord, meanings: &[Meaning]) -> Option<f64> {
-    let rings = port_row::understood(port, meanings).filter_map(|meaning| port.rates.get(&meaning));
-    rings.filter_map(Ring::last).reduce(|a, b| a + b)
+    port_row::understood(port, meanings).filter_map(|meaning| port.rate(meaning)).reduce(|a, b| a + b)
 }
 
 /// The sum of several meanings' histories, cell by cell; unknown where none of them is known.

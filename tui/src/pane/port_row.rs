@@ -318,8 +318,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbol_errors_are_errors_where_it_is_known_what_they_count() {
-        for (link_layer, errors) in [(LinkLayer::InfiniBand, "100"), (LinkLayer::Ethernet, "0")] {
+    fn errors_of_an_infiniband_link_are_errors_where_there_is_one_and_unknown_on_roce() {
+        for (link_layer, errors) in [(LinkLayer::InfiniBand, "100"), (LinkLayer::Ethernet, UNKNOWN)] {
             let mut engine = Engine::new(Header::new(), Settings::default());
             let device = "mlx5_0".into();
             engine.take(&Observation { t: 1, body: Body::Device(Device { device, ..Device::default() }) });

@@ -291,7 +291,7 @@ impl Qps {
             .alarm(in_error(self.rows.in_error()))
             .sure(watched::how(world.probes.as_deref()))
             .unseen(unseen)
-            .since(format!("counted since {}", number::moment(world, world.started, false)))
+            .since(format!("counted since {}", number::moment(world, world.watched_since(), false)))
             .draw(buf, area)
     }
 }

@@ -37,8 +37,13 @@ pub(super) struct Incident {
     pub(super) unseen: BTreeMap<u32, bool>,
     /// When something of it last happened.
     pub(super) newest: Nanos,
-    /// The outage is known to have lasted for so long, and to go on, ns.
+    /// The outage is known to have lasted for so long, ns.
     pub(super) stood_ns: Option<Nanos>,
+    /// Something may have taken over since, unseen: it is not known to have lasted longer.
+    pub(super) overlooked: bool,
+    /// Processes whose QPs on other paths had posted at a time nobody knows when they were first seen, as at the beginning of
+    /// a recording: what else they do is not known to be their first operation.
+    pub(super) unsure: BTreeSet<u32>,
     /// What was told of it last.
     pub(super) told: Option<Failover>,
 }
@@ -154,8 +159,10 @@ impl Incident {
     /// There was no first operation until `now`. Where none can have been overlooked, for all that the processes post is seen
     /// and they have no QP on another path, the outage lasts: a budget that is over is missed.
     pub(super) fn stands_still(&mut self, world: &World, settings: &FailoverSettings, now: Nanos) {
-        self.stood_ns = None;
         let failover = &self.failover;
+        if self.overlooked || self.owners.is_empty() {
+            return;
+        }
         let Some(began) = failover.began().filter(|_| failover.first_operation.is_none() && failover.port_up.is_none())
         else {
             return;
@@ -163,15 +170,19 @@ impl Incident {
         let watched =
             world.probes.as_ref().is_some_and(|probes| probes.data_path() && probes.posts_watched_ns.is_none());
         let unseen = |pid: &u32| world.processes.contains_key(pid);
-        if !watched || self.owners.is_empty() || !self.beyond.is_empty() || self.owners.iter().any(unseen) {
+        self.overlooked = !watched || !self.beyond.is_empty() || self.owners.iter().any(unseen);
+        if self.overlooked {
             return;
         }
         let elsewhere = |qp: &QpRecord| {
             qp.pid.is_some_and(|pid| self.owners.contains(&pid)) && !self.qps.contains_key(&qp.id) && !qp.is_own()
         };
         // Of a QP without a known owner nobody can say whose it is.
-        if world.qps.iter().any(|qp| elsewhere(qp) || (qp.pid.is_none() && qp.created && qp.since >= began.not_before))
-        {
+        self.overlooked = world
+            .qps
+            .iter()
+            .any(|qp| elsewhere(qp) || (qp.pid.is_none() && qp.created && qp.since >= began.not_before));
+        if self.overlooked {
             return;
         }
         self.stood_ns = Some(now.saturating_sub(began.t));
@@ -214,7 +225,7 @@ impl Incident {
         }
         failover.qps = qps;
         failover.first_qp = first.map(|(at, what)| Mark { at, what: what.to_owned() });
-        if failover.first_operation.is_none() {
+        if failover.first_operation.is_none() && self.owners.is_disjoint(&self.unsure) {
             let of_owner = |(pid, _): &(&u32, &(Mark, Replacement))| self.owners.contains(*pid);
             let first = self.operations.iter().filter(of_owner).min_by_key(|(_, (mark, _))| mark.at.t);
             if let Some((_, (mark, path))) = first {

@@ -204,6 +204,17 @@ impl Stopwatch {
         self.touch(index, at.t);
     }
 
+    /// The first numbers of a QP say that it has posted, and nobody knows when.
+    pub(crate) fn posted_sometime(&mut self, key: Option<PortKey>, qp: &QpRecord) {
+        let Some(pid) = qp.pid else { return };
+        for incident in &mut self.open {
+            let other = key != Some(incident.failover.key);
+            if other && incident.failover.first_operation.is_none() && incident.unsure.len() < MAX_PROCESSES {
+                incident.unsure.insert(pid);
+            }
+        }
+    }
+
     /// A QP's numbers grew. Where completions are seen, one without an error ends the outage: to post onto a path that is
     /// dead as well takes nothing. Where they are not, all there is to go by is the post.
     pub(crate) fn qp_moved(&mut self, world: &World, (key, qp): (Option<PortKey>, &QpRecord), moved: &Moved) {
@@ -348,6 +359,8 @@ impl Stopwatch {
             unseen: BTreeMap::new(),
             newest: at.t,
             stood_ns: None,
+            overlooked: false,
+            unsure: BTreeSet::new(),
             told: None,
         };
         incident.look_back(world, at.t.saturating_sub(BEFORE_NS));

@@ -209,7 +209,8 @@ impl<'w> Past<'w> {
 
 /// The state a port was in before it left ACTIVE is not lost with the hour: `left_active_t` of [`port_line`].
 pub(super) fn left_active(port: &PortRecord, state: PortState) -> Option<Nanos> {
-    port.left_active().filter(|_| state == port.state && state != PortState::Active)
+    // What has not happened at the time of the line is no news yet: who reads it leaves that out.
+    port.left_active().filter(|_| state != PortState::Active)
 }
 
 #[cfg(test)]

@@ -122,8 +122,8 @@ fn judge(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         let stays = raised && (confirmed || signs.sum() >= wanted - SLACK);
         return stays.then_some(Verdict::Keep(key));
     }
-    // Where every window had marks, latencies are held against the lowest of those: a queue that comes and goes shows there
-    // too, and so the rule is as often right (docs/accuracy.md). The sentence says that none was quiet.
+    // Where nearly every window had marks, latencies are held against the lowest of all: a queue that comes and goes shows
+    // there too, and so the rule is as often right (docs/accuracy.md). The sentence says that few were quiet.
     let grade = match (confirmed, signs.per_qp && lag(view, port).is_none()) {
         (true, _) => Grade::Confirmed,
         (false, true) => Grade::Probable,
@@ -246,8 +246,8 @@ fn conclude(view: &View<'_>, case: &Case<'_>, signs: &Signs, delays: Delays, gra
     }))
 }
 
-/// What latencies are held against. Where every window had marks there is nothing that is surely free of them.
+/// What latencies are held against. Where nearly every window had marks there is little that is surely free of them.
 fn against(base: &Baseline) -> String {
-    let known = if base.quiet { "" } else { ", none of them quiet and without marks" };
+    let known = if base.quiet { "" } else { ", few of them or none quiet and without marks" };
     format!(" against {} {base}{known}", us(base.median_ns))
 }

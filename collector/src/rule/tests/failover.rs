@@ -383,6 +383,17 @@ fn a_budget_is_missed_when_nothing_can_have_taken_over_and_open_when_something_m
         }
         log.failovers()[0].budgets.iter().map(|budget| budget.verdict).collect::<Vec<_>>()
     };
+    let late = |made: f64| {
+        let mut log = Log::pair();
+        log.event(2.0, "d", "PORT_ERR").port(2.1, "d", "DOWN", "Disabled").qp(2.268, "d", 17, "seen", Some("ERR"));
+        log.qp(made, "e", 40, "seen", Some("RTS")).qp(made + 1.0, "e", 40, "destroy", None);
+        for s in 1..=20 {
+            log.probes(f64::from(s));
+        }
+        log.failovers()[0].budgets.iter().map(|budget| budget.verdict).collect::<Vec<_>>()
+    };
+    assert_eq!(late(8.5), [Verdict::Missed, Verdict::Missed], "that nothing was posted until then remains true");
+    assert_eq!(late(2.05), [Verdict::Undecided, Verdict::Undecided], "what it did while it was there is not known");
     for until in [10, 40] {
         assert_eq!(verdicts(false, until), [Verdict::Missed, Verdict::Missed], "under way or over");
         assert_eq!(verdicts(true, until), [Verdict::Undecided, Verdict::Undecided]);

@@ -258,3 +258,18 @@ fn a_port_found_down_that_qps_are_connected_on_should_be_up_and_a_spare_one_shou
         assert_eq!(found(kind, state, "Disabled"), (vec![], None), "{kind} {state}: it is ready without a peer");
     }
 }
+
+#[test]
+fn a_port_found_down_stays_a_finding_when_its_dead_qps_are_gone_and_until_it_is_active() {
+    let mut log = Log::new();
+    for (name, pci) in [("a", "0000:01:00.0"), ("b", "0000:02:00.0")] {
+        log.add(0.0, "device", json!({"device": name, "driver": "mlx5_core", "pci": pci, "model": "MT4129"}));
+    }
+    log.port(0.0, "a", "ACTIVE", "LinkUp").port(0.0, "b", "DOWN", "Disabled").qp(0.1, "b", 20, "seen", Some("ERR"));
+    log.until(1, 5).qp(5.5, "b", 20, "destroy", None).until(6, 20).port(20.5, "b", "ACTIVE", "LinkUp").until(21, 40);
+    let told = log.run().of("link.down");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("1 b/1 raised") && told[1].contains("cleared"), "{told:?}");
+    let cleared: f64 = told[1].split(' ').next().unwrap().parse().unwrap();
+    assert!(cleared >= 20.0, "{told:?}");
+}

@@ -96,6 +96,13 @@ fn add<T>(sum: &mut Option<T>, one: Option<T>, plus: fn(T, T) -> T) {
     };
 }
 
+/// It can send, and what it sends is not known now. One of a process of which all posts are seen has posted nothing yet.
+fn may_send_unseen(world: &World, qp: &QpRecord) -> bool {
+    let watched = world.probes.as_ref().is_some_and(|probes| probes.data_path());
+    let idle = qp.stats_t.is_none() && watched && qp.pid.is_some_and(|pid| !world.processes.contains_key(&pid));
+    qp.state == QpState::Rts && !qp.manages() && !idle
+}
+
 impl Group {
     /// `comm` is the name of its first QP's process: threads may have names of their own.
     fn new(key: &Key<'_>, comm: Option<&str>) -> Self {
@@ -118,7 +125,7 @@ impl Group {
         self.qps += 1;
         self.in_error += u64::from(matches!(qp.state, QpState::Err | QpState::Sqe));
         let rate = world.qps.rate_now(qp, world.now);
-        self.in_part |= rate.is_none() && qp.state == QpState::Rts;
+        self.in_part |= rate.is_none() && may_send_unseen(world, qp);
         add(&mut self.rate, rate, |a, b| a + b);
         add(&mut self.posts, qp.stats_t.map(|_| qp.posts), u64::saturating_add);
         add(&mut self.bytes, qp.stats_t.map(|_| qp.bytes), u64::saturating_add);
@@ -250,6 +257,24 @@ mod tests {
                 assert_eq!((left, &group.name), (group.qps, &group.name), "{}", group.filter);
             }
         }
+    }
+
+    #[test]
+    fn a_sum_is_a_lower_bound_only_where_somebody_may_send_unseen() {
+        use collector::observation::{Body, Observation, Qp, QpState};
+        let world = |qpn: u32, pid: Option<u32>, watched: bool| {
+            let mut engine = collector::engine::Engine::new(Header::new(), collector::rule::Settings::default());
+            let to = Some(QpState::Rts);
+            let qp = Qp { device: "d".into(), qpn, port: Some(1), pid, to, ..Qp::default() };
+            engine.take(&Observation { t: 1, body: Body::Qp(qp) });
+            let mut world = (*engine.snapshot()).clone();
+            world.probes = watched.then(|| (*sample::healthy()).probes.clone()).flatten();
+            groups(&world, all(&world), By::Port, RATE, false)[0].in_part
+        };
+        assert!(!world(1, None, true), "the GSI carries no data");
+        assert!(!world(17, Some(7), true), "it has posted nothing yet");
+        assert!(world(17, Some(7), false), "nobody watches");
+        assert!(world(17, None, true), "the kernel's own posts are not watched");
     }
 
     #[test]

@@ -134,6 +134,47 @@ fn what_a_qp_posted_before_the_recording_is_no_operation_after_the_fall() {
 }
 
 #[test]
+fn who_had_taken_over_before_the_recording_did_not_begin_with_what_he_does_in_it() {
+    let qp = |s: u64, qpn: u32, event: &str, posts: u64| {
+        let qp = format!(
+            r#""device":"b","port":1,"qpn":{qpn},"event":"{event}","qp_type":"RC","to":"RTS","pid":7,"comm":"train""#
+        );
+        [
+            line(s, "qp", &qp),
+            line(s, "qp_stats", &format!(r#""device":"b","qpn":{qpn},"posts":{posts},"wrs":{posts},"bytes":{posts}"#)),
+        ]
+    };
+    let mut live = engine();
+    let mut lines = incident();
+    lines.truncate(13);
+    lines.extend(qp(42, 30, "create", 5));
+    lines.extend((43..=60).map(|s| line(s, "source", r#""source":"sysfs","state":"ok""#)));
+    take(&mut live, &lines);
+    let mut again = engine();
+    let mut emit = |observation: &Observation<'_>| again.take(observation);
+    restate_past(live.world(), &mut emit);
+    restate(live.world(), &mut emit);
+    assert_eq!(again.world().watched_since(), 60 * S, "single events are no watch");
+    take(&mut again, &qp(62, 31, "create", 5));
+    take(&mut again, &[line(64, "source", r#""source":"sysfs","state":"ok""#)]);
+    let failover = &again.world().failovers[0];
+    assert_eq!((&failover.first_operation, failover.outage), (&None, None));
+}
+
+#[test]
+fn a_port_that_left_active_before_the_hour_and_changed_within_it_is_down_since_then() {
+    let mut live = engine();
+    take(&mut live, &incident());
+    let init = r#""device":"a","port":1,"link_layer":"Ethernet","state":"INIT","netdevs":["ea"]"#;
+    take(&mut live, &[line(7_000, "port", init), line(7_300, "source", r#""source":"sysfs","state":"ok""#)]);
+    let fell = |engine: &Engine| {
+        told(engine).into_iter().filter(|(rule, ..)| *rule == "link.down").map(|(.., t)| t).collect::<Vec<_>>()
+    };
+    assert_eq!(fell(&live), [40 * S]);
+    assert_eq!(fell(&recorded(live.world())), [40 * S]);
+}
+
+#[test]
 fn a_device_that_vanished_is_missed_in_the_recording_as_well() {
     let mut live = engine();
     take(&mut live, &incident()[..7]);
