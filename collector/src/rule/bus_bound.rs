@@ -249,7 +249,8 @@ fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<V
         Some(percent) if !full => {
             format!("; the adapters wait for the bus in {percent} % of the time, which speaks against it")
         }
-        _ => String::new(),
+        Some(percent) => format!("; the adapters wait for the bus in {percent} % of the time"),
+        None => String::new(),
     };
     let peers = match gpus {
         0 => String::new(),

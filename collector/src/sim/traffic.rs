@@ -13,6 +13,9 @@ const PACKET_BYTES: u64 = 4_162;
 const LINE_BITS_PER_S: f64 = 425e9;
 /// Bulk transfers are posted in messages of this size at least.
 const LEAST_MESSAGE: f64 = 131_072.0;
+/// Of a node on which not all QPs are in use: the share of them that send as much as each for itself. Fewer send as much
+/// together.
+const USUAL_SHARE: f64 = 0.1;
 
 /// What all ports share in a tick.
 struct Tick {
@@ -102,6 +105,9 @@ impl SimPort {
             // Whoever keeps so many outstanding sends as often as their latency allows.
             let latency_s = (congestion.small_ns[0] + fetch) / 1e9;
             messages = tick.outstanding / latency_s * tick.dt_s / n.max(1.0);
+        }
+        if tick.active_qps < 1.0 {
+            messages *= USUAL_SHARE / tick.active_qps;
         }
         let (mut moved, mut hits) = (0, 0);
         for (_, qp) in self.qps.iter_mut().enumerate().filter(|(at, qp)| active(*at) && qp.alive) {
