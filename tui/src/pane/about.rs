@@ -11,7 +11,7 @@ use crate::theme::Theme;
 /// Cells between two pieces.
 const GAP: usize = 3;
 /// A pane of so many rows can spare a second one for what does not fit into the first.
-const TALL: u16 = 20;
+const TALL: u16 = 18;
 
 /// The line being put together; two where the width is short and the pane is tall. When that does not do there go: hints,
 /// since when, how sure, what is not seen; what is looked at stays.
