@@ -385,12 +385,19 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
     Ok((engine, status.notices))
 }
 
+/// Files named in an error, which is one line.
+const FEW: usize = 3;
+
 fn import(asked: &Import) -> anyhow::Result<ExitCode> {
     let import = collector::import::Import::open(&asked.paths);
     let report = import.report();
     let not = || report.not_recognised.iter().map(|not| format!("{}: {}", not.path.display(), not.why));
     if import.is_empty() {
-        bail!("nothing to import: {}", not().collect::<Vec<_>>().join("; "));
+        let more = match report.not_recognised.len().saturating_sub(FEW) {
+            0 => String::new(),
+            n => format!("; and {n} more"),
+        };
+        bail!("nothing to import: {}{more}", not().take(FEW).collect::<Vec<_>>().join("; "));
     }
     let options = RecordingOptions { path: asked.output.clone(), force: asked.force, max_bytes: None };
     let header = import.header();

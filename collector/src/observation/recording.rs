@@ -171,6 +171,8 @@ pub struct Reader<R: Read> {
     buffer: Vec<u8>,
     /// A line that was read ahead into the buffer.
     ahead: Option<Filled>,
+    /// The line in the buffer goes on in the input.
+    cut: bool,
     ended: bool,
 }
 
@@ -192,6 +194,7 @@ impl<R: Read> Reader<R> {
             notices: Notices::default(),
             buffer: Vec::with_capacity(4096),
             ahead: None,
+            cut: false,
             ended: false,
         };
         match reader.fill() {
@@ -296,7 +299,12 @@ impl<R: Read> Reader<R> {
         if let Some(filled) = self.ahead.take() {
             return Ok(filled);
         }
+        // The rest of a line that is too long is passed over when somebody wants the next: the first may have no end.
+        if std::mem::take(&mut self.cut) {
+            self.lines.skip_rest()?;
+        }
         let filled = self.lines.read(&mut self.buffer)?;
+        self.cut = filled == Filled::TooLong;
         if filled != Filled::End {
             self.line += 1;
         }
@@ -308,7 +316,7 @@ impl<R: Read> Reader<R> {
 enum Filled {
     /// A whole line.
     Line,
-    /// A line longer than [`MAX_LINE_BYTES`], skipped.
+    /// The beginning of a line longer than [`MAX_LINE_BYTES`].
     TooLong,
     /// The file's end without a newline.
     Partial,
@@ -348,6 +356,14 @@ impl<R: Read> Lines<R> {
             Self::Zstd(input) => read_line(input, buffer),
         }
     }
+
+    /// Passes over what is left of a line.
+    fn skip_rest(&mut self) -> io::Result<usize> {
+        match self {
+            Self::Plain(input) => input.skip_until(b'\n'),
+            Self::Zstd(input) => input.skip_until(b'\n'),
+        }
+    }
 }
 
 fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Filled> {
@@ -362,7 +378,6 @@ fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Fille
     if (n as u64) < MAX_LINE_BYTES {
         return Ok(Filled::Partial);
     }
-    input.skip_until(b'\n')?;
     Ok(Filled::TooLong)
 }
 

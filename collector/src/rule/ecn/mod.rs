@@ -86,7 +86,8 @@ fn lacking(view: &View<'_>, need: &[(Meaning, &str)]) -> Judged {
     }
     let reason = match (of, reasons.len()) {
         (0, _) => return Judged::Not("there is no RoCE port".to_owned()),
-        (_, n) if n > 3 => format!("{} and {} more ports", reasons[..3].join("; "), n - 3),
+        (_, 4) => format!("{} and 1 more port", reasons[..3].join("; ")),
+        (_, n) if n > 4 => format!("{} and {} more ports", reasons[..3].join("; "), n - 3),
         _ => reasons.join("; "),
     };
     Judged::without(blind, of, reason)
