@@ -76,16 +76,6 @@ pub(super) const POST_SEND: &str = Operation::PostSend.name();
 /// The name of the AER probe's report.
 pub(super) const AER: &str = "ras:aer_event";
 
-/// What has become of the modules whose functions are watched.
-pub(super) enum Modules {
-    /// Nothing that matters to what is attached.
-    Same,
-    /// One was unloaded, and may be there again.
-    Ended,
-    /// There is an `ib_core`, and it is not the one whose offsets are known: everything has to be loaded again.
-    OtherOffsets,
-}
-
 /// The loaded programs. Dropping it detaches everything: links are file descriptors.
 pub(super) struct Attached {
     ebpf: Option<Ebpf>,
@@ -152,19 +142,14 @@ impl Attached {
         self.ebpf.as_mut()
     }
 
-    /// Looks at what has become of the modules, and gives up what was attached to one that ended.
-    pub(super) fn look_at_modules(&mut self) -> Modules {
+    /// Looks at what has become of the modules, and gives up what was attached to one that ended. Returns whether `ib_core`
+    /// was loaded anew: the fields the programs read may lie elsewhere in it.
+    pub(super) fn look_at_modules(&mut self) -> bool {
         let changes = self.loads.look_again(Path::new(MODULES));
         for change in changes.iter().filter(|change| change.ended) {
             self.give_up(change.module);
         }
-        if changes.iter().any(|change| change.module == modules::NAMES[0] && change.loaded) {
-            Modules::OtherOffsets
-        } else if changes.iter().any(|change| change.ended) {
-            Modules::Ended
-        } else {
-            Modules::Same
-        }
+        changes.iter().any(|change| change.module == modules::NAMES[0] && change.loaded)
     }
 
     fn give_up(&mut self, module: &str) {

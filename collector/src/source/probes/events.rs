@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ptr;
 
-use collector_ebpf::event::{Event, Learned, has, kind};
+use collector_ebpf::event::{Event, has, kind};
 use collector_ebpf::outcome::FLUSHED;
 
 use super::names;
@@ -20,18 +20,6 @@ pub(super) fn read(bytes: &[u8]) -> Option<Event> {
     #[allow(unsafe_code, reason = "the record was written by our own program as an `Event`")]
     // SAFETY: there are enough bytes, and an `Event` is integers only: any bytes are valid.
     Some(unsafe { ptr::read_unaligned(bytes.as_ptr().cast::<Event>()) })
-}
-
-/// A record's bytes as what a process told of its provider; `None` when they are another record.
-pub(super) fn learned(bytes: &[u8]) -> Option<Learned> {
-    let at = std::mem::offset_of!(Learned, kind);
-    let kind = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes)?;
-    if kind != kind::LEARNED || bytes.len() < size_of::<Learned>() {
-        return None;
-    }
-    #[allow(unsafe_code, reason = "the record was written by our own program as a `Learned`")]
-    // SAFETY: there are enough bytes, and a `Learned` is integers only: any bytes are valid.
-    Some(unsafe { ptr::read_unaligned(bytes.as_ptr().cast::<Learned>()) })
 }
 
 /// Turns events into observations.

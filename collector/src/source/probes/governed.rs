@@ -3,10 +3,17 @@
 
 #![allow(unsafe_code, reason = "a function with a known first instruction can only be written in assembly")]
 
+use std::fs;
 use std::time::{Duration, Instant};
 
-use super::*;
+use super::budget::GROUPS;
+use super::opened::Opened;
+use super::{Budget, ProbeOptions, Probes};
+use crate::clock;
+use crate::observation::{Body, Probes as ProbesBody};
+use crate::source::Source as _;
 use crate::source::verbs::maps::mappings;
+use crate::source::verbs::{self, Group, Operation};
 
 std::arch::global_asm!(
     ".pushsection .text.rdmascope_governed, \"ax\", @progbits",
