@@ -60,8 +60,8 @@ pub(crate) fn of(world: &World, device: &DeviceRecord, port: &PortRecord) -> Hea
     match port.state {
         _ if device.unreadable.is_some() => unwell("unreadable", Some(Severity::Warning)),
         PortState::Active => {
-            let word = if first.is_some() { "ok, note" } else { "ok" };
-            Health { word: word.to_owned(), severity: None, well: true }
+            let said = if first.is_some() { "ok, note" } else { "ok" };
+            Health { word: said.to_owned(), severity: None, well: true }
         }
         PortState::Down if port.phys_state.as_deref() == Some("Disabled") => unwell("disabled", None),
         // No rule called it broken: it was never up while anybody watched.

@@ -44,9 +44,9 @@ pub(super) fn charts(scene: Scene<'_>, finding: &Finding, look: Charts, lines: &
         return;
     }
     // A cell is the mean of its windows; the highest is that of one window, as in the evidence.
-    let single = Axis { width: u16::try_from(axis.windows).unwrap_or(u16::MAX), ..axis };
-    let singly = if axis.windows > usize::from(cells) && axis.windows <= SINGLE {
-        super::history::histories(world, finding, &single)
+    let by_window = Axis { width: u16::try_from(axis.windows).unwrap_or(u16::MAX), ..axis };
+    let unsummed = if axis.windows > usize::from(cells) && axis.windows <= SINGLE {
+        super::history::histories(world, finding, &by_window)
     } else {
         Vec::new()
     };
@@ -75,7 +75,7 @@ pub(super) fn charts(scene: Scene<'_>, finding: &Finding, look: Charts, lines: &
     for history in histories {
         let most = history.values.iter().flatten().copied().fold(0.0, f64::max);
         let value = history.values.get(usize::from(at)).copied().flatten();
-        let single = singly.iter().filter(|single| single.name == history.name).flat_map(|single| &single.values);
+        let single = unsummed.iter().filter(|single| single.name == history.name).flat_map(|single| &single.values);
         let highest = single.flatten().copied().fold(most, f64::max);
         let (value, most_text) = (history.write.text(value), history.write.text(Some(highest)));
         let labels = if rows > 1 {

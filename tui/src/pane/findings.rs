@@ -135,10 +135,10 @@ impl Pane for Findings {
             return;
         }
         let blind = unseen(nowhere(&unjudged));
-        let pane = area;
+        let top = area.y;
         // The finding alone needs every row: its heading says what is not seen.
         let area = if self.whole { area } else { below(about(scene, findings.len(), &blind).draw(buf, area), 1) };
-        self.list_at = area.y - pane.y;
+        self.list_at = area.y - top;
         self.follow(&findings);
         let wanted = u16::try_from(findings.len()).unwrap_or(u16::MAX);
         let rows = if self.whole { 0 } else { wanted.min((area.height / 3).max(3)) };

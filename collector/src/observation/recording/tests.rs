@@ -51,6 +51,12 @@ fn sample() -> Vec<Observation<'static>> {
 }
 
 #[test]
+fn what_never_ends_is_refused_at_its_first_line() {
+    let error = Reader::new(std::io::repeat(b'x')).map(|_| ()).unwrap_err();
+    assert!(matches!(error, RecordingError::NoHeader(_)), "{error}");
+}
+
+#[test]
 fn what_is_written_is_read_back_plain_and_compressed() {
     for compress in [false, true] {
         let mut writer = Writer::new(Vec::new(), compress, &Header::new()).unwrap();

@@ -268,7 +268,7 @@ mod tests {
             let qp = Qp { device: "d".into(), qpn, port: Some(1), pid, to, ..Qp::default() };
             engine.take(&Observation { t: 1, body: Body::Qp(qp) });
             let mut world = (*engine.snapshot()).clone();
-            world.probes = watched.then(|| (*sample::healthy()).probes.clone()).flatten();
+            world.probes = watched.then(|| sample::healthy().probes.clone()).flatten();
             groups(&world, all(&world), By::Port, RATE, false)[0].in_part
         };
         assert!(!world(1, None, true), "the GSI carries no data");
