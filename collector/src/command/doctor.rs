@@ -9,7 +9,7 @@ use super::qps::{Unseen, unseen};
 use super::table::line;
 use crate::inventory::World;
 use crate::observation::Seeing;
-use crate::source::{Availability, ProbeReport};
+use crate::source::{Availability, ProbeReport, proc};
 
 /// `doctor --json`; stable.
 #[derive(Debug, Serialize)]
@@ -75,7 +75,7 @@ pub fn kernel() -> Kernel {
             .iter()
             .any(|path| std::fs::read_dir(path).is_ok()),
         root: rustix::process::geteuid().is_root(),
-        capabilities: std::fs::read_to_string("/proc/self/status").map(|s| capabilities(&s)).unwrap_or_default(),
+        capabilities: proc::text("/proc/self/status".as_ref()).map(|s| capabilities(&s)).unwrap_or_default(),
     }
 }
 

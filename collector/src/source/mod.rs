@@ -16,6 +16,7 @@ pub mod packets;
 pub mod pcie;
 pub mod ports;
 pub mod probes;
+pub(crate) mod proc;
 pub mod starting;
 pub mod sysfs;
 pub mod verbs;

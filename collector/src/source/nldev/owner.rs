@@ -1,8 +1,9 @@
 //! Who owns a QP: the process's name and its container, from `/proc/PID`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::source::proc::text;
 
 /// What `/proc` told of a process; nothing when it has exited or hides (`hidepid`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,14 +33,13 @@ impl Owners {
 
 /// The kernel cuts names to 15 bytes, also in the middle of a character.
 fn comm(directory: &Path) -> Option<String> {
-    let bytes = fs::read(directory.join("comm")).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = text(&directory.join("comm")).ok()?;
     let name = text.trim_end_matches('\n');
     (!name.is_empty()).then(|| name.to_owned())
 }
 
 fn container(directory: &Path) -> Option<String> {
-    let cgroups = fs::read_to_string(directory.join("cgroup")).ok()?;
+    let cgroups = text(&directory.join("cgroup")).ok()?;
     cgroups.lines().find_map(container_id).map(str::to_owned)
 }
 
@@ -53,6 +53,8 @@ fn container_id(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const ID: &str = "3f4c1f0e9a7b52d88c6e0d1b2a394857f6e5d4c3b2a190887766554433221100";
@@ -107,5 +109,9 @@ mod tests {
         assert_eq!(owners.of(17).comm.as_deref(), Some("ib_write_bw"));
         assert_eq!(owners.of(17).container.as_deref(), Some(ID));
         assert_eq!(*owners.of(18), Owner::default());
+        // Whoever may make a cgroup may give it any name.
+        let line = [b"0::/\xd0/docker-", ID.as_bytes(), b".scope\n"].concat();
+        fs::write(proc.path().join("17/cgroup"), line).unwrap();
+        assert_eq!(Owners::below(proc.path()).of(17).container.as_deref(), Some(ID));
     }
 }

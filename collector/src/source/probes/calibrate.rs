@@ -243,7 +243,7 @@ mod x86_64 {
     }
 
     fn place_of(function: Function) -> Option<Place> {
-        let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let text = crate::source::proc::text("/proc/self/maps".as_ref()).ok()?;
         let address = function as usize as u64;
         maps::mappings(&text).find(|mapping| mapping.holds(address))?.place(address)
     }

@@ -212,7 +212,7 @@ mod x86_64 {
 
     /// Where the function lies in this program's file.
     pub(super) fn offset() -> Option<u64> {
-        let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let text = crate::source::proc::text("/proc/self/maps".as_ref()).ok()?;
         let address = rdmascope_confined_poll as *const () as u64;
         maps::mappings(&text).find(|mapping| mapping.holds(address))?.place(address).map(|place| place.offset)
     }

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use crate::source::proc;
+
 /// Capability numbers (include/uapi/linux/capability.h).
 const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
@@ -44,7 +46,7 @@ impl<T: Into<String>> From<T> for Why {
 
 /// Why BPF programs cannot be loaded here at all, as far as it can be told before trying.
 pub(super) fn cannot_load() -> Option<Why> {
-    forbidden(&fs::read_to_string("/proc/self/status").ok()?)
+    forbidden(&proc::text("/proc/self/status".as_ref()).ok()?)
 }
 
 fn forbidden(status: &str) -> Option<Why> {
@@ -106,7 +108,7 @@ pub(super) fn has_probe_kind(kind: &str) -> bool {
 /// An error with what caused it, in one line. Where the kernel gives the same code for several causes, they are told as
 /// what they are: possible.
 pub(super) fn explain(error: &(dyn Error + 'static)) -> Why {
-    let sys_admin = fs::read_to_string("/proc/self/status")
+    let sys_admin = proc::text("/proc/self/status".as_ref())
         .ok()
         .and_then(|status| effective_capabilities(&status))
         .is_some_and(|caps| caps & 1 << SYS_ADMIN != 0);

@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::fs;
 use std::io;
 use std::process::ExitCode;
 
 use libloading::{Library, Symbol};
 
 use super::{Answer, Operation, Operations, Place, ProviderOps, Table, maps};
+use crate::source::proc;
 
 type GetDeviceList = unsafe extern "C" fn(*mut c_int) -> *mut *mut c_void;
 type FreeDeviceList = unsafe extern "C" fn(*mut *mut c_void);
@@ -75,7 +75,7 @@ fn look() -> Result<Operations, Answer> {
 fn modify_qp(library: &Library) -> Option<Place> {
     // SAFETY: the function is not called; only its address is taken.
     let function: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(b"ibv_modify_qp\0") }.ok()?;
-    maps::place(&fs::read_to_string("/proc/self/maps").ok()?, *function as usize as u64)
+    maps::place(&proc::text("/proc/self/maps".as_ref()).ok()?, *function as usize as u64)
 }
 
 /// What the dynamic linker said: the error itself tells no more than the name of the call.
@@ -122,7 +122,7 @@ impl<'l> Verbs<'l> {
             return found;
         }
         // Read while the provider is certainly mapped.
-        match fs::read_to_string("/proc/self/maps") {
+        match proc::text("/proc/self/maps".as_ref()) {
             Ok(text) => {
                 for operation in Operation::ALL.iter().copied().filter(|operation| operation.table() == Table::Context)
                 {

@@ -8,6 +8,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::source::proc::text;
+
 /// Which process, of which boot, seen from which PID namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
@@ -40,7 +42,7 @@ pub(super) enum Life {
 impl Process {
     /// This process.
     pub(super) fn own(proc: &Path) -> io::Result<Self> {
-        let stat = fs::read_to_string(proc.join("self/stat"))?;
+        let stat = text(&proc.join("self/stat"))?;
         let odd = || io::Error::new(io::ErrorKind::InvalidData, "/proc/self/stat is not in its form");
         Ok(Self {
             pid: std::process::id(),
@@ -61,7 +63,7 @@ impl Process {
         if namespace(proc, "pid").ok().as_ref() != Some(&self.pid_namespace) {
             return Life::Unknown("it is of another PID namespace");
         }
-        match fs::read_to_string(proc.join(self.pid.to_string()).join("stat")) {
+        match text(&proc.join(self.pid.to_string()).join("stat")) {
             Ok(stat) => match start_ticks(&stat) {
                 Some(ticks) if ticks == self.start_ticks => Life::Living,
                 Some(_) => Life::Ended,
@@ -115,6 +117,23 @@ mod tests {
         assert_eq!(before.life(Path::new("/proc")), Life::Ended);
         let gone = Process { pid: u32::MAX, ..own.clone() };
         assert_eq!(gone.life(Path::new("/proc")), Life::Ended);
+    }
+
+    /// The kernel cuts a name at 15 bytes, also in the middle of a character.
+    #[test]
+    fn a_process_lives_whatever_its_name_is() {
+        let proc = tempfile::tempdir().unwrap();
+        for dir in ["sys/kernel/random", "self/ns", "7"] {
+            fs::create_dir_all(proc.path().join(dir)).unwrap();
+        }
+        fs::write(proc.path().join("sys/kernel/random/boot_id"), "b\n").unwrap();
+        std::os::unix::fs::symlink("pid:[1]", proc.path().join("self/ns/pid")).unwrap();
+        let fields: Vec<String> = (4..=52).map(|n| n.to_string()).collect();
+        let stat = [b"7 (\xd0\xbe\xd0) S ", fields.join(" ").as_bytes()].concat();
+        fs::write(proc.path().join("7/stat"), &stat).unwrap();
+        fs::write(proc.path().join("self/stat"), &stat).unwrap();
+        let own = Process::own(proc.path()).unwrap();
+        assert_eq!(Process { pid: 7, ..own }.life(proc.path()), Life::Living);
     }
 
     #[test]

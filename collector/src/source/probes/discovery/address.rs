@@ -64,7 +64,7 @@ fn places(proc: &Path, devices: &Devices, pid: u32, told: BTreeSet<(Operation, u
     let mut files = BTreeSet::new();
     places
         .retain(|(_, place)| files.contains(&place.file()) || (files.len() < MOST_FILES && files.insert(place.file())));
-    let (start, comm) = process::stat(&fs::read_to_string(dir.join("stat")).ok()?)?;
+    let (start, comm) = process::start_and_name(&dir).ok()?;
     Some(Process { pid, start, comm, has_device: true, places, ..Process::default() })
 }
 

@@ -31,7 +31,6 @@ mod process;
 mod provider;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -47,6 +46,7 @@ use self::process::{Heard, Process};
 use super::opened::{Known, Opened};
 use crate::observation::{self, Text, Unseen, Way};
 use crate::source::Missing;
+use crate::source::proc::says_ended;
 use crate::source::verbs::FileId;
 
 /// Processes that are remembered: those that use verbs. What is more is not looked at, and counted.
@@ -264,8 +264,11 @@ impl Discovery {
         self.changed = true;
         let (asked, refused) = (&mut self.asked, &self.refused);
         self.known.retain(|pid, process| {
-            let text = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok();
-            let Some((start, comm)) = text.as_deref().and_then(process::stat) else { return false };
+            let (start, comm) = match process::start_and_name(&proc.join(pid.to_string())) {
+                Ok(now) => now,
+                // What cannot be read now is not known to be gone.
+                Err(error) => return !says_ended(&error),
+            };
             // It may run another program, which tells by its name. One that was searched in vain would be searched again.
             let is_other = comm != process.comm && process.missing.is_none() && !refused.contains(pid);
             if start == process.start && is_other {

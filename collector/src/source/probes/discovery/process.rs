@@ -12,6 +12,7 @@ use super::device::Devices;
 use super::memory::{self, ProcessMemory};
 use super::provider::{is_libibverbs, is_verbs};
 use crate::observation::Way;
+use crate::source::proc;
 use crate::source::verbs::maps::{self, Mapping};
 use crate::source::verbs::{FileId, Operation, Place};
 
@@ -74,8 +75,7 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
     let dir = proc.join(pid.to_string());
     let text = match fs::read(dir.join("maps")) {
         Ok(text) => text,
-        // The process ended: ENOENT before it was opened, ESRCH afterwards.
-        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(3) => return Ok(None),
+        Err(error) if proc::says_ended(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     let text = String::from_utf8_lossy(&text);
@@ -83,8 +83,10 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
     if how.deep && !named {
         return Ok(None);
     }
-    let Some((start, comm)) = fs::read_to_string(dir.join("stat")).ok().as_deref().and_then(stat) else {
-        return Ok(None);
+    let (start, comm) = match start_and_name(&dir) {
+        Ok(known) => known,
+        Err(error) if proc::says_ended(&error) => return Ok(None),
+        Err(error) => return Err(error),
     };
     let mappings: Vec<Mapping<'_>> = maps::mappings(&text).collect();
     let mut process = Process { pid, start, comm, ..Process::default() };
@@ -206,8 +208,17 @@ fn through(dir: &Path, mapping: &Mapping<'_>, place: Place) -> Place {
     Place { via: Some(reachable(dir, mapping)), ..place }
 }
 
-/// When a process was started, and its name, from `/proc/PID/stat` (proc(5)). The name may hold anything.
-pub(super) fn stat(text: &str) -> Option<(u64, String)> {
+/// When a process was started, and its name, by its directory in `/proc`.
+///
+/// # Errors
+/// Those of reading it; it is not in its form.
+pub(super) fn start_and_name(dir: &Path) -> io::Result<(u64, String)> {
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "/proc/PID/stat is not in its form");
+    stat(&proc::text(&dir.join("stat"))?).ok_or_else(odd)
+}
+
+/// The same from the text of `/proc/PID/stat` (proc(5)). The name may hold anything.
+fn stat(text: &str) -> Option<(u64, String)> {
     let (head, tail) = (text.find('(')?, text.rfind(')')?);
     let start = text.get(tail + 1..)?.split_whitespace().nth(19)?.parse().ok()?;
     Some((start, text.get(head + 1..tail)?.to_owned()))

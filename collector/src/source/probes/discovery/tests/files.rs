@@ -119,7 +119,7 @@ fn the_end_of_one_container_leaves_the_probes_to_another_that_shares_its_layer()
     assert_eq!((attached.below(b.file()), attached.below(a.file())), (a.file(), a.file()));
 
     let mut discovery = Discovery::new(Path::new("/proc"));
-    let own = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(process::stat).expect("its form").0;
+    let own = process::start_and_name(Path::new("/proc/self")).expect("its form").0;
     // The process of the first has ended; that of the second runs.
     let process = |pid, place: &Place| Process { pid, start: own, files: vec![place.file()], ..Process::default() };
     discovery.remember(process(u32::MAX, &a));
@@ -205,10 +205,11 @@ fn a_file_without_a_provider_s_name_stays_while_the_process_that_told_of_it_maps
 }
 
 /// A `/proc` with one process, 7, that maps a file and has no device open.
-fn write_process(proc: &Path, comm: &str, maps: &str) {
+fn write_process(proc: &Path, comm: &[u8], maps: &str) {
     let fields: Vec<String> = (4..=52).map(|n| n.to_string()).collect();
     fs::create_dir_all(proc.join("7/fd")).expect("a directory");
-    fs::write(proc.join("7/stat"), format!("7 ({comm}) S {}", fields.join(" "))).expect("a file");
+    let stat = [b"7 (", comm, b") S ", fields.join(" ").as_bytes()].concat();
+    fs::write(proc.join("7/stat"), stat).expect("a file");
     fs::write(proc.join("7/maps"), maps).expect("a file");
 }
 
@@ -219,21 +220,42 @@ fn a_file_that_a_process_maps_no_more_is_let_go_although_the_process_lives() {
     let file = |inode| ((8, 1), inode);
     let kept = || HashSet::from([file(1), file(2)]);
     let mut discovery = Discovery::new(proc.path());
-    write_process(proc.path(), "train", &provider(1));
+    write_process(proc.path(), b"train", &provider(1));
     discovery.saw(7);
     look(&mut discovery);
     assert_eq!(discovery.unused(kept(), &|file| file), [file(2)]);
     // It closed one provider and opened another.
-    write_process(proc.path(), "train", &provider(2));
+    write_process(proc.path(), b"train", &provider(2));
     discovery.saw(7);
     look(&mut discovery);
     assert_eq!(discovery.unused(kept(), &|file| file), [file(1)]);
     // It runs another program, which has none.
-    write_process(proc.path(), "sh", "");
+    write_process(proc.path(), b"sh", "");
     discovery.unused(kept(), &|file| file);
     look(&mut discovery);
     assert!(discovery.known.is_empty());
     let mut unused = discovery.unused(kept(), &|file| file);
     unused.sort_unstable();
     assert_eq!(unused, [file(1), file(2)]);
+}
+
+#[test]
+fn a_process_that_takes_a_name_cut_inside_a_character_keeps_its_file() {
+    let proc = tempfile::tempdir().expect("a temporary directory");
+    let file = ((8, 1), 1);
+    let maps = "7f0000-7f1000 r-xp 00000000 08:01 1 /lib/libtest-rdmav34.so\n";
+    let mut discovery = Discovery::new(proc.path());
+    write_process(proc.path(), b"train", maps);
+    discovery.saw(7);
+    look(&mut discovery);
+    write_process(proc.path(), "обучение".as_bytes().get(..15).expect("it is longer"), maps);
+    assert_eq!(discovery.unused([file].into(), &|file| file), []);
+    look(&mut discovery);
+    assert_eq!(discovery.known[&7].comm, "обучени\u{fffd}");
+    // Nor is one gone that cannot be read.
+    fs::remove_file(proc.path().join("7/stat")).expect("it is there");
+    fs::create_dir(proc.path().join("7/stat")).expect("a directory");
+    assert_eq!(discovery.unused([file].into(), &|file| file), []);
+    fs::remove_dir_all(proc.path().join("7")).expect("it is there");
+    assert_eq!(discovery.unused([file].into(), &|file| file), [file]);
 }
