@@ -45,8 +45,10 @@ pub(super) struct CounterSet {
     files: Vec<CounterFile>,
     /// What the directory held when it was opened, in its own order.
     listed: Vec<Entry>,
-    /// Why there is no such directory.
+    /// Why the directory could not be listed.
     missing: Option<Text<'static>>,
+    /// Because there is none.
+    absent: bool,
     readings: Vec<Reading>,
     /// The file that tells the age of the driver's cache.
     lifespan: Option<Box<dyn OpenFile>>,
@@ -80,9 +82,9 @@ impl CounterSet {
         held: &mut Vec<(Entry, Box<dyn OpenFile>)>,
     ) -> Self {
         let dir = format!("{owner}/{}", source.name());
-        let (listed, missing) = match listed {
-            Ok(listed) => (listed, None),
-            Err(error) => (Vec::new(), Some(errno_name(&error))),
+        let (listed, missing, absent) = match listed {
+            Ok(listed) => (listed, None, false),
+            Err(error) => (Vec::new(), Some(errno_name(&error)), says_gone(&error)),
         };
         let mut counters = listed.clone();
         counters.retain(|entry| is_counter(&entry.name));
@@ -99,6 +101,7 @@ impl CounterSet {
             source,
             listed,
             missing,
+            absent,
             lifespan: None,
             lifespan_ms: None,
             due: 0,
@@ -115,7 +118,7 @@ impl CounterSet {
 
     fn open_wide(&mut self, files: &dyn Files, dir: &str) {
         for entry in files.list(dir).unwrap_or_default() {
-            self.missing = None;
+            (self.missing, self.absent) = (None, false);
             let name = plain_name(&entry.name);
             let wide = CounterFile::open(files, dir, &entry.name, name);
             match self.files.iter_mut().find(|file| &*file.name == name) {
@@ -129,7 +132,12 @@ impl CounterSet {
     }
 
     /// The directory does not exist.
-    pub(super) fn is_missing(&self) -> bool {
+    pub(super) fn is_absent(&self) -> bool {
+        self.absent
+    }
+
+    /// It could not be listed, and whether it exists is not known; or it does not.
+    pub(super) fn is_unlisted(&self) -> bool {
         self.missing.is_some()
     }
 
@@ -143,7 +151,7 @@ impl CounterSet {
         match listed {
             Ok(()) => !same || at != self.listed.len() || self.files.iter().any(|file| file.handle.is_err()),
             // No descriptor or memory left: nothing is known to be gone.
-            Err(error) => self.missing.is_none() && says_gone(&error),
+            Err(error) => !self.absent && says_gone(&error),
         }
     }
 

@@ -5,6 +5,10 @@
 //! kernel puts a new GID into the lowest free slot, so the reading ends after a long row of empty ones: a GID behind such
 //! a row, left there when those before it were deleted, is not seen.
 
+use std::io;
+
+use rustix::io::Errno;
+
 use crate::observation::Gid;
 use crate::source::files::Files;
 
@@ -12,15 +16,17 @@ use crate::source::files::Files;
 const LONGEST_GAP: u32 = 64;
 
 /// The entries in use of the port at `port_dir`.
-#[must_use]
-pub fn read(files: &dyn Files, port_dir: &str) -> Vec<Gid<'static>> {
+///
+/// # Errors
+/// A slot or what belongs to it could not be read, for example for want of a descriptor: the table is not known then, which is
+/// not to say that it is empty from there on.
+pub fn read(files: &dyn Files, port_dir: &str) -> io::Result<Vec<Gid<'static>>> {
     let mut gids = Vec::new();
     let mut gap = 0;
     for index in 0u32.. {
         let gid = match files.text(&format!("{port_dir}/gids/{index}")) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
-            // A slot that cannot be read is as good as empty.
-            other => other.unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            other => unless_empty(other)?.unwrap_or_default(),
         };
         if is_zero(&gid) {
             gap += 1;
@@ -31,12 +37,21 @@ pub fn read(files: &dyn Files, port_dir: &str) -> Vec<Gid<'static>> {
         }
         gap = 0;
         let attribute = |attribute: &str| {
-            let text = files.text(&format!("{port_dir}/gid_attrs/{attribute}/{index}")).ok()?;
-            (!text.is_empty()).then(|| text.into())
+            let text = unless_empty(files.text(&format!("{port_dir}/gid_attrs/{attribute}/{index}")))?;
+            Ok::<_, io::Error>(text.filter(|text| !text.is_empty()).map(Into::into))
         };
-        gids.push(Gid { index, gid: gid.into(), kind: attribute("types"), netdev: attribute("ndevs") });
+        gids.push(Gid { index, gid: gid.into(), kind: attribute("types")?, netdev: attribute("ndevs")? });
     }
-    gids
+    Ok(gids)
+}
+
+/// The text of a slot's file; `None` where it says that the slot is empty, or there is no such file.
+fn unless_empty(text: io::Result<String>) -> io::Result<Option<String>> {
+    match text {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::NOENT)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A GID or GUID of nothing but zeros, or no text at all.

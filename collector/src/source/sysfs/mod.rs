@@ -243,8 +243,10 @@ impl SysfsSource {
             self.devices.iter().flat_map(|d| &d.ports).filter_map(|p| p.bond.as_ref()).collect();
         names.sort();
         names.dedup();
-        let bonds: Vec<Bond<'static>> =
-            names.into_iter().filter_map(|name| netdev::read_bond(&*self.options.files, name)).collect();
+        let known = |name: &String| self.bonds.iter().find(|bond| bond.bond == name.as_str()).cloned();
+        let now_or_before =
+            |name: &String| netdev::read_bond(&*self.options.files, name).unwrap_or_else(|_| known(name));
+        let bonds: Vec<Bond<'static>> = names.into_iter().filter_map(now_or_before).collect();
         for bond in &bonds {
             if !self.bonds.contains(bond) {
                 emit(&Observation { t: now, body: Body::Bond(bond.clone()) });
@@ -279,14 +281,14 @@ pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
     let netdevs = netdev::of_port(files, &dir, 1, 1, &[]);
     if netdevs.is_empty() {
         // Only where nothing shorter names it: the GID table is long.
-        return netdev::of_port(files, &dir, 1, 1, &gid::read(files, &format!("{dir}/ports/1")));
+        return netdev::of_port(files, &dir, 1, 1, &gid::read(files, &format!("{dir}/ports/1")).unwrap_or_default());
     }
     netdevs
 }
 
-/// The GID table entries in use of one port.
+/// The GID table entries in use of one port; none where the table cannot be read.
 pub(crate) fn gids_of(files: &dyn Files, device: &str, port: u32) -> Vec<crate::observation::Gid<'static>> {
-    gid::read(files, &format!("class/infiniband/{device}/ports/{port}"))
+    gid::read(files, &format!("class/infiniband/{device}/ports/{port}")).unwrap_or_default()
 }
 
 impl Source for SysfsSource {

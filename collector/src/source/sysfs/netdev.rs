@@ -1,7 +1,11 @@
 //! Network devices of a port, and the bond they belong to.
 
+use std::io;
+
+use rustix::io::Errno;
+
 use crate::observation::{Bond, Gid, Slave};
-use crate::source::files::{Files, base_name};
+use crate::source::files::{Files, base_name, says_gone};
 
 /// The network devices of one port of the device at `device_dir` (`class/infiniband/X`), which has `ports` ports.
 ///
@@ -65,17 +69,29 @@ pub(super) fn bond_of(files: &dyn Files, netdevs: &[String]) -> Option<String> {
 }
 
 /// The bond's state now; `None` when it is gone.
-pub(super) fn read_bond(files: &dyn Files, bond: &str) -> Option<Bond<'static>> {
-    let text = |file: &str| files.text(&format!("class/net/{bond}/bonding/{file}")).ok();
+///
+/// # Errors
+/// A part of it cannot be read, for example for want of a descriptor: that is not known then, which is not to say that a slave
+/// is down.
+pub(super) fn read_bond(files: &dyn Files, bond: &str) -> io::Result<Option<Bond<'static>>> {
+    let text = |path: String| match files.text(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if says_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let of_bond = |file: &str| text(format!("class/net/{bond}/bonding/{file}"));
+    let Some(mode) = of_bond("mode")? else { return Ok(None) };
     // The kernel writes the mode's name and number: `active-backup 1`.
-    let mode = text("mode")?.split_whitespace().next().unwrap_or_default().to_owned();
-    let slaves = text("slaves").unwrap_or_default();
-    let slaves = slaves.split_whitespace().map(|netdev| Slave {
-        netdev: netdev.to_owned().into(),
+    let mode = mode.split_whitespace().next().unwrap_or_default().to_owned();
+    let is_up = |netdev: &str| match text(format!("class/net/{netdev}/carrier")) {
+        Ok(carrier) => Ok(carrier.as_deref() == Some("1")),
         // `carrier` of an interface that is set down answers EINVAL: it is not up.
-        up: files.text(&format!("class/net/{netdev}/carrier")).is_ok_and(|carrier| carrier == "1"),
-    });
-    let slaves = slaves.collect();
-    let active = text("active_slave").filter(|active| !active.is_empty()).map(Into::into);
-    Some(Bond { bond: bond.to_owned().into(), mode: mode.into(), active, slaves, event: None })
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => Ok(false),
+        Err(error) => Err(error),
+    };
+    let slaves = of_bond("slaves")?.unwrap_or_default();
+    let slave = |netdev: &str| Ok::<_, io::Error>(Slave { netdev: netdev.to_owned().into(), up: is_up(netdev)? });
+    let slaves = slaves.split_whitespace().map(slave).collect::<Result<_, _>>()?;
+    let active = of_bond("active_slave")?.filter(|active| !active.is_empty()).map(Into::into);
+    Ok(Some(Bond { bond: bond.to_owned().into(), mode: mode.into(), active, slaves, event: None }))
 }

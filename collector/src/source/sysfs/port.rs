@@ -6,7 +6,7 @@ use super::counters::CounterSet;
 use super::device::function_of;
 use super::{gid, netdev, rate, state};
 use crate::observation::{CounterSource, Gid, LinkLayer, Port, PortState, Text};
-use crate::source::files::{Files, Folder, Look};
+use crate::source::files::{Files, Folder, Look, errno_name};
 
 /// The files of a port that are watched, and their places among each other.
 const FILES: [&str; 5] = ["state", "phys_state", "rate", "link_layer", "lid"];
@@ -70,6 +70,8 @@ pub(super) struct PortWatch {
     device_dir: String,
     watched: Watched,
     gids: Vec<Gid<'static>>,
+    /// Why the GID table could not be read the last time; the entries are those that were read before.
+    gids_unread: Option<Text<'static>>,
     pub(super) netdevs: Vec<String>,
     /// Of a software device: the function of its network device.
     pub(super) netdev_pci: Option<String>,
@@ -91,6 +93,7 @@ impl PortWatch {
         Self {
             number,
             gids: Vec::new(),
+            gids_unread: None,
             netdevs: Vec::new(),
             netdev_pci: None,
             bond: None,
@@ -104,24 +107,27 @@ impl PortWatch {
         }
     }
 
-    /// Looks at the GID table.
-    pub(super) fn refresh_gids(&mut self, files: &dyn Files) {
-        let gids = gid::read(files, self.watched.files.path());
-        self.changed |= gids != self.gids;
-        self.gids = gids;
+    /// Looks at the GID table. `false` when it could not be read: then it stays as it was, and it is said why.
+    pub(super) fn refresh_gids(&mut self, files: &dyn Files) -> bool {
+        let (gids, unread) = match gid::read(files, self.watched.files.path()) {
+            Ok(gids) => (gids, None),
+            Err(error) => (std::mem::take(&mut self.gids), Some(errno_name(&error))),
+        };
+        self.changed |= gids != self.gids || unread != self.gids_unread;
+        (self.gids, self.gids_unread) = (gids, unread);
+        self.gids_unread.is_none()
     }
 
-    /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters.
-    pub(super) fn refresh_slow(&mut self, files: &dyn Files, ports: usize, with_gids: bool, software: bool) {
+    /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters. `false` when the
+    /// GID table was to be looked at too, and could not be read.
+    pub(super) fn refresh_slow(&mut self, files: &dyn Files, ports: usize, with_gids: bool, software: bool) -> bool {
         let look = self.watched.files.look(files);
         self.listed |= look == Look::Listed;
         if look == Look::Untold && self.listed {
             // No descriptor or memory left: nothing is known to have changed, and nothing else could be looked at.
-            return;
+            return !with_gids;
         }
-        if with_gids {
-            self.refresh_gids(files);
-        }
+        let gids_read = !with_gids || self.refresh_gids(files);
         let netdevs = netdev::of_port(files, &self.device_dir, self.number, ports, &self.gids);
         let bond = netdev::bond_of(files, &netdevs);
         self.changed |= netdevs != self.netdevs || bond != self.bond;
@@ -138,11 +144,14 @@ impl PortWatch {
         for at in [LINK_LAYER, LID] {
             self.watched.refresh(at, &mut self.changed);
         }
+        gids_read
     }
 
-    /// Takes over from the watch before it on the same port what was said, and when the caches were read.
+    /// Takes over from the watch before it on the same port what was said, the GID table until it is read, and when the caches
+    /// were read.
     pub(super) fn inherit(&mut self, before: Self) {
         self.said = before.said;
+        self.gids = before.gids;
         self.counters.inherit(&before.counters);
         self.hw_counters.inherit(&before.hw_counters);
     }
@@ -212,6 +221,7 @@ impl PortWatch {
         port.bond = self.bond.clone().map(Into::into);
         port.lifespan_ms = self.hw_counters.lifespan_ms;
         port.gids.clone_from(&self.gids);
+        notes.extend(self.gids_unread.iter().map(|reason| format!("gids: {reason}").into()));
         notes.extend(self.counters.notes.iter().map(|note| note.clone().into()));
         port.notes = notes;
         port

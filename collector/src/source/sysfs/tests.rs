@@ -281,6 +281,82 @@ fn where_no_descriptor_is_left_for_an_instant_a_port_stays_as_it_is() {
     assert_eq!(files.opened().len(), opened + 2);
 }
 
+fn put_gids(root: &Path, n: usize) {
+    let port = port_dir(root, "nic0");
+    for dir in ["gids", "gid_attrs/types", "gid_attrs/ndevs"] {
+        std::fs::create_dir_all(port.join(dir)).unwrap();
+    }
+    for index in 0..n {
+        std::fs::write(port.join(format!("gids/{index}")), format!("fe80::{}\n", index + 1)).unwrap();
+        std::fs::write(port.join(format!("gid_attrs/types/{index}")), "RoCE v2\n").unwrap();
+        std::fs::write(port.join(format!("gid_attrs/ndevs/{index}")), "eth0\n").unwrap();
+    }
+}
+
+#[test]
+fn a_gid_that_cannot_be_read_takes_none_away() {
+    let (_dir, root) = node(1);
+    put_gids(&root, 3);
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    let of = |file: &str| format!("class/infiniband/nic0/ports/1/{file}");
+    let told = |seen: &[Value]| (port(seen, "nic0", 1)["gids"].clone(), port(seen, "nic0", 1)["notes"].clone());
+    files.fail(&of("gids/0"), true, 24);
+    let (none, notes) = told(&poll(&mut source, 0));
+    assert_eq!((count(&none), notes), (0, json!(["gids: EMFILE"])), "that it is not known is said");
+    files.heal();
+    let (gids, notes) = told(&poll(&mut source, 10 * SECOND));
+    assert_eq!((gids.as_array().unwrap().len(), &notes), (3, &Value::Null), "it is read as soon as it can be");
+    for (second, file) in [(70, "gids/1"), (140, "gid_attrs/types/2"), (210, "gid_attrs/ndevs/0")] {
+        files.fail(&of(file), true, 24);
+        source.nudge(second * SECOND);
+        assert_eq!(told(&poll(&mut source, second * SECOND)), (gids.clone(), json!(["gids: EMFILE"])), "{file}");
+        files.heal();
+        assert_eq!(told(&poll(&mut source, (second + 10) * SECOND)), (gids.clone(), Value::Null), "{file}");
+    }
+    // A device that is opened anew meanwhile has those it had.
+    files.fail(&of("gids/1"), true, 24);
+    std::fs::create_dir_all(root.join("class/infiniband/nic0/ports/2")).unwrap();
+    let seen = poll(&mut source, 280 * SECOND);
+    assert_eq!(told(&seen), (gids.clone(), json!(["gids: EMFILE"])));
+    files.heal();
+    // EINVAL is how the kernel says that a slot is empty.
+    files.fail(&of("gids/1"), false, 22);
+    let (left, notes) = told(&poll(&mut source, 360 * SECOND));
+    assert_eq!((left, notes), (json!([gids[0], gids[2]]), Value::Null));
+}
+
+#[test]
+fn device_wide_counters_outlive_an_instant_without_a_descriptor() {
+    let (_dir, root) = node(1);
+    let own = root.join("class/infiniband/nic0/hw_counters");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("rx_pkts"), "7\n").unwrap();
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    files.fail("class/infiniband/nic0/hw_counters", true, 24);
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    let of_device = |seen: &[Value]| {
+        let all: Vec<_> = of_type(seen, "counters").into_iter().filter(|body| body["port"] == Value::Null).collect();
+        all.first().map(|body| (body["values"].clone(), body["unavailable"].clone()))
+    };
+    let none = (json!({}), json!({"*": "EMFILE"}));
+    let first = of_device(&poll(&mut source, 0)).expect("it is said");
+    assert_eq!((count(&first.0), first.1), (0, none.1));
+    files.heal();
+    assert_eq!(of_device(&poll(&mut source, 10 * SECOND)), Some((json!({"rx_pkts": 7}), Value::Null)));
+    assert_eq!(source.availability().state, Seeing::Ok);
+    // Where there are none, that is found out as well.
+    std::fs::remove_dir_all(&own).unwrap();
+    std::fs::create_dir(&own).unwrap();
+    files.fail("class/infiniband/nic0/hw_counters", true, 24);
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    poll(&mut source, 0);
+    files.heal();
+    std::fs::remove_dir(&own).unwrap();
+    assert_eq!(of_device(&poll(&mut source, 10 * SECOND)), None);
+    assert_eq!(source.availability().missing, []);
+}
+
 #[test]
 fn two_devices_that_swap_their_names_are_removed_before_they_are_said() {
     let (_dir, root) = node(2);
@@ -471,6 +547,35 @@ fn the_bond_below_a_software_device_is_its_ports_bond() {
     let told = &ports.now()[0];
     assert_eq!((&*told.device, told.port, &told.netdevs[..]), ("rxe0", 1, &["bond0".to_owned()][..]));
     assert_eq!(told.bond.as_deref(), Some("bond0"));
+}
+
+#[test]
+fn a_carrier_that_cannot_be_read_takes_no_slave_down() {
+    let (_dir, root) = node(0);
+    let device = root.join("class/infiniband/rxe0");
+    std::fs::create_dir_all(device.join("ports/1")).unwrap();
+    std::fs::write(device.join("parent"), "bond0\n").unwrap();
+    let bond = root.join("class/net/bond0/bonding");
+    std::fs::create_dir_all(&bond).unwrap();
+    std::fs::create_dir_all(root.join("class/net/eth1")).unwrap();
+    for (file, text) in [("mode", "active-backup 1\n"), ("active_slave", "eth1\n"), ("slaves", "eth1\n")] {
+        std::fs::write(bond.join(file), text).unwrap();
+    }
+    std::fs::write(root.join("class/net/eth1/carrier"), "1\n").unwrap();
+    let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
+    let mut source = SysfsSource::new(SysfsOptions::new(files.clone()));
+    files.fail("class/net/eth1/carrier", true, 24);
+    assert!(of_type(&poll(&mut source, 0), "bond").is_empty(), "what is not known is not said");
+    files.heal();
+    assert_eq!(of_type(&poll(&mut source, SECOND), "bond")[0]["slaves"], json!([{"netdev": "eth1", "up": true}]));
+    for (second, file) in [(2, "eth1/carrier"), (4, "bond0/bonding/mode"), (6, "bond0/bonding/slaves")] {
+        files.fail(&format!("class/net/{file}"), true, 24);
+        assert!(of_type(&poll(&mut source, second * SECOND), "bond").is_empty(), "{file}");
+        files.heal();
+        assert!(of_type(&poll(&mut source, (second + 1) * SECOND), "bond").is_empty(), "{file}");
+    }
+    files.fail("class/net/eth1/carrier", false, 22);
+    assert_eq!(of_type(&poll(&mut source, 8 * SECOND), "bond")[0]["slaves"][0]["up"], false, "it is set down");
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl DeviceWatch {
         self.inherit_ports(before);
         let dir = format!("class/infiniband/{}", self.name);
         let own = CounterSet::open(files, &dir, None, CounterSource::HwCounters);
-        self.own_counters = (!own.is_missing()).then_some(own);
+        self.own_counters = (!own.is_absent()).then_some(own);
         self.gids_due = 0;
     }
 
@@ -105,8 +105,9 @@ impl DeviceWatch {
     pub(super) fn refresh_slow(&mut self, files: &dyn Files, now: Nanos) {
         if now < self.slow_due {
             if self.look_again && now >= self.gids_t + GID_SHORTEST_NS {
-                (self.look_again, self.gids_t) = (false, now);
-                self.ports.iter_mut().for_each(|port| port.refresh_gids(files));
+                self.gids_t = now;
+                let read = |unread, port: &mut PortWatch| !port.refresh_gids(files) || unread;
+                self.look_again = self.ports.iter_mut().fold(false, read);
             }
             return;
         }
@@ -133,10 +134,17 @@ impl DeviceWatch {
         let ports = self.ports.len();
         let software = self.seen().pci.is_none();
         for port in &mut self.ports {
-            port.refresh_slow(files, ports, with_gids, software);
+            // What could not be read is read at the next slow look, if nothing happens before.
+            if !port.refresh_slow(files, ports, with_gids, software) {
+                self.gids_due = now;
+            }
         }
         if let Some(own) = &mut self.own_counters {
+            let was_listed = !own.is_unlisted();
             own.refresh_slow(files);
+            if !was_listed && own.is_absent() {
+                self.own_counters = None;
+            }
         }
     }
 
