@@ -110,10 +110,13 @@ fn the_deb_installs_on_debian_12_works_there_and_a_purge_leaves_only_what_it_nam
     debian.run(&["dpkg", "--install", "--force-confold", "/tmp/package.deb"]);
     fs::create_dir_all(debian.path("/var/lib/rdmascope")).unwrap();
     fs::write(debian.path("/var/lib/rdmascope/incident.jsonl"), "").unwrap();
+    fs::create_dir_all(debian.path("/var/lib/rdmascope-changes")).unwrap();
+    fs::write(debian.path("/var/lib/rdmascope-changes/7-5.json"), "").unwrap();
     debian.run(&["dpkg", "--remove", "rdmascope"]);
     assert_eq!(fs::read_to_string(debian.path("/etc/rdmascope/rdmascope.toml")).unwrap(), "interval = \"2s\"\n");
     let said = debian.run(&["dpkg", "--purge", "rdmascope"]);
-    assert!(said.contains("kept: /var/lib/rdmascope"), "{said}");
+    assert!(said.contains("kept: /var/lib/rdmascope,"), "{said}");
+    assert!(said.contains("kept: /var/lib/rdmascope-changes,"), "{said}");
     assert!(said.contains("kept: the system user and group rdmascope"), "{said}");
     let mut left: Vec<_> = files(&debian).into_iter().filter(|file| !before.contains(file)).collect();
     left.retain(|file| {
@@ -122,7 +125,9 @@ fn the_deb_installs_on_debian_12_works_there_and_a_purge_leaves_only_what_it_nam
     // The copies that the tools keep of the user tables they changed.
     left.retain(|file| !["/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-"].contains(&file.as_str()));
     left.retain(|file| file != "/etc/.pwd.lock");
-    assert_eq!(left, ["/var/lib/rdmascope", "/var/lib/rdmascope/incident.jsonl"]);
+    left.sort();
+    let kept = ["", "-changes", "-changes/7-5.json", "/incident.jsonl"].map(|rest| format!("/var/lib/rdmascope{rest}"));
+    assert_eq!(left, kept);
 }
 
 /// What `rdmascope --help` lists, but clap's own `help`.
