@@ -14,7 +14,7 @@ use std::path::Path;
 
 use super::super::library::Library;
 use super::process::reachable;
-use super::provider::{SHARED, base, is_shared, is_verbs};
+use super::provider::{SHARED, base, is_verbs, tells};
 use crate::observation::Way;
 use crate::source::verbs::FileId;
 use crate::source::verbs::maps::Mapping;
@@ -49,7 +49,7 @@ pub(super) fn ways(
     known: &mut Calls,
     looked_into: &mut Vec<FileId>,
 ) -> Vec<(Way, String)> {
-    let direct = mappings.iter().any(|mapping| is_shared(mapping.name));
+    let direct = mappings.iter().any(|mapping| tells(mapping.name));
     let mut files = BTreeSet::new();
     let mut found: Vec<(Way, String)> = Vec::new();
     for mapping in mappings.iter().filter(|mapping| mapping.is_code() && files.insert(mapping.file)) {
@@ -138,6 +138,10 @@ mod tests {
         let ours = line(0x7f0, 9, "/usr/bin/own_engine");
         let mut known = Calls::from([(((0xfe, 0), 9), vec![Way::Devx, Way::DirectVerbs])]);
         assert_eq!(of(&ours, &mut known), [], "nothing here has such functions");
+        for provider in ["/usr/lib/libhns.so.1", "/usr/lib/libionic.so.1"] {
+            let maps = [line(0x7e0, 7, provider), ours.clone()].concat();
+            assert_eq!(of(&maps, &mut known), [], "nor has {provider}");
+        }
         let maps = [line(0x7e0, 7, "/usr/lib/libmlx5.so.1.24.44.0"), ours.clone(), ours.replace("7f0", "7f1")].concat();
         let name = || "own_engine".to_owned();
         assert_eq!(of(&maps, &mut known), [(Way::Devx, name()), (Way::DirectVerbs, name())]);

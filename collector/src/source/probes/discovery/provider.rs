@@ -35,6 +35,11 @@ pub(super) fn is_shared(path: &str) -> bool {
     SHARED.iter().any(|(library, _)| base(path).starts_with(library))
 }
 
+/// One of [`SHARED`] that tells programs where the queues lie.
+pub(super) fn tells(path: &str) -> bool {
+    SHARED.iter().any(|(library, calls)| !calls.is_empty() && base(path).starts_with(library))
+}
+
 /// A provider: a plug-in, or one of those that are libraries.
 pub(super) fn is_provider(path: &str) -> bool {
     base(path).contains("-rdmav") || is_shared(path)
