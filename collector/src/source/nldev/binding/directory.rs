@@ -17,9 +17,13 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::note::{MOST_BYTES, Note};
+use super::process::{Life, life};
 
 /// Notes of a directory that are looked at, at most.
 const MOST_NOTES: usize = 256;
+
+/// How the name of a note ends while it is written.
+const PART: &str = ".part";
 
 /// Bits of a mode: others than the owner may write; only its owner may take a file away (inode(7)).
 const OTHERS_WRITE: u32 = 0o022;
@@ -69,6 +73,11 @@ impl Notes {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
+    /// Why nothing that is noted in the own directory is undone, where that is so.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.open().err().map(|error| error.to_string())
+    }
+
     /// Makes the directory and takes the lock on it, which is held until the file is dropped. `None`: another process has it.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         DirBuilder::new().recursive(true).mode(modes().0).create(&self.directory)?;
@@ -96,7 +105,7 @@ impl Notes {
         }
         // Nobody can have put something there for us to write to.
         let random = RandomState::new().build_hasher().finish();
-        self.put_by(note, &format!("{}.{random:016x}.part", note.file_name()))
+        self.put_by(note, &format!("{}.{random:016x}{PART}", note.file_name()))
     }
 
     /// Puts a note by way of a file of this name, which must not be there.
@@ -128,6 +137,21 @@ impl Notes {
         // It stays when there are notes of others in it, and nothing depends on it.
         let _ = fs::remove_dir(&self.directory);
         Ok(())
+    }
+}
+
+/// Removes what processes left that were killed while they wrote a note, from the directory that is the `lock`. One of another
+/// PID namespace, which may still write, finds that its note could not be written.
+pub(super) fn clear(lock: &File, proc: &Path) {
+    let ended = |name: &CStr| {
+        let note = name.to_str().ok()?.strip_suffix(PART)?.rsplit_once('.')?.0;
+        let (pid, started) = Note::writer(note)?;
+        Some(life(proc, pid, started) == Life::Ended)
+    };
+    let Ok(entries) = Dir::read_from(lock) else { return };
+    for entry in entries.filter_map(Result::ok).filter(|entry| ended(entry.file_name()) == Some(true)) {
+        // What stays is no note, and costs nothing but its place.
+        let _ = unlinkat(lock, entry.file_name(), AtFlags::empty());
     }
 }
 
@@ -381,6 +405,23 @@ mod tests {
         symlink(directory.path(), &link).unwrap();
         let linked = Notes::at(&link, &[]);
         assert!(linked.lock().is_err() && linked.put(&note(9)).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_half_written_is_removed_and_what_another_writes_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let notes = notes(&directory.path().join("changes"));
+        let lock = notes.lock().unwrap().expect("nobody else has it");
+        let own = Process::own("/proc".as_ref()).unwrap();
+        let part = |started: u64| format!("{}-{started}.json.0123456789abcdef.part", own.pid);
+        let (mine, killed) = (part(own.start_ticks), part(own.start_ticks - 1));
+        let others = ["7.part", "notes.json.1.part", "4294967295-5.json"];
+        for name in others.into_iter().chain([&*mine, &*killed]) {
+            fs::write(notes.directory().join(name), "half").unwrap();
+        }
+        clear(&lock, "/proc".as_ref());
+        let left = |name: &&str| notes.directory().join(name).exists();
+        assert!(others.iter().all(left) && left(&&*mine) && !left(&&*killed));
     }
 
     #[test]

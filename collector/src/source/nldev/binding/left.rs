@@ -5,8 +5,9 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-use super::directory::{Found, Whose};
+use super::directory::{Found, Whose, clear};
 use super::note::{Changed, Note};
+use super::options::{ROOT_S, SERVICE_S};
 use super::port::missing;
 use super::process::Life;
 use super::undo::{Changer, Undone, undo};
@@ -30,6 +31,7 @@ impl Binding {
         if may_undo && all.iter().flatten().any(|found| self.is_left(found)) {
             let why = match self.notes.lock() {
                 Ok(Some(taken)) => {
+                    clear(&taken, &self.options.proc);
                     lock = Some(taken);
                     // Another one may have undone something until it was ours.
                     all = self.notes.all();
@@ -121,15 +123,45 @@ impl Binding {
             Life::Living | Life::EarlierBoot => {}
             Life::Unknown(why) => self.left.push(untold(note, why)),
             Life::Ended => {
-                let (who, undoes) = match uid {
-                    0 => ("root".to_owned(), "rdmascope doctor --allow-changes as root"),
-                    _ => (format!("the service, user {uid}"), "systemctl restart rdmascope, with changes.conf in use"),
+                let directory = path.parent().unwrap_or(path);
+                let kept = match self.notes.refusal() {
+                    _ if directory != self.notes.directory() => Kept::Elsewhere,
+                    Some(why) => Kept::Refused(why),
+                    None => Kept::Here,
                 };
+                let (who, undoes) = who_undoes(directory, uid, &kept);
                 let reason = format!("left by {who}: {}", ended(note));
                 self.left.push(missing(LEFT, reason, Some(format!("{undoes}; {}", by_hand(note, path)))));
             }
         }
     }
+}
+
+/// Where a note is kept that this run does not undo.
+enum Kept {
+    /// Where this run has its own, but nothing is undone from there, and why not.
+    Refused(String),
+    /// There, and it is another user's.
+    Here,
+    /// Where another one has them.
+    Elsewhere,
+}
+
+/// Who left a note of a user in a directory, and what undoes it: whoever has the notes there.
+fn who_undoes(directory: &Path, uid: u32, kept: &Kept) -> (String, String) {
+    let user = if uid == 0 { "root".to_owned() } else { format!("user {uid}") };
+    let as_user = format!("rdmascope doctor --allow-changes as {user}");
+    let undoes = match kept {
+        Kept::Refused(why) => format!("rdmascope does not undo it from {}: {why}", directory.display()),
+        Kept::Here => format!("rdmascope does not undo it for another user: {as_user}"),
+        Kept::Elsewhere if directory == Path::new(SERVICE_S) => {
+            let restart = "systemctl restart rdmascope, with changes.conf in use".to_owned();
+            return (format!("the service, {user}"), restart);
+        }
+        Kept::Elsewhere if directory == Path::new(ROOT_S) => "rdmascope doctor --allow-changes as root".to_owned(),
+        Kept::Elsewhere => format!("{as_user}, with its notes in {}", directory.display()),
+    };
+    (user, undoes)
 }
 
 /// The ports in words.
@@ -160,4 +192,35 @@ fn by_hand(note: &Note, path: &Path) -> String {
         commands.push("so for each".to_owned());
     }
     format!("by hand: {}, then rm {}", commands.join(", "), path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_undoes_a_note_is_told_by_where_it_is() {
+        let of = |directory: &str, uid, kept| who_undoes(Path::new(directory), uid, &kept);
+        for uid in [0, 997] {
+            let (who, undoes) = of(SERVICE_S, uid, Kept::Elsewhere);
+            assert!(who.starts_with("the service, "), "{who}");
+            assert!(undoes.starts_with("systemctl restart rdmascope"), "{undoes}");
+        }
+        assert_eq!(of(SERVICE_S, 997, Kept::Elsewhere).0, "the service, user 997");
+        let root_s = ("root".to_owned(), "rdmascope doctor --allow-changes as root".to_owned());
+        assert_eq!(of(ROOT_S, 0, Kept::Elsewhere), root_s);
+        // What cannot be undone from here is not said to be undone by doing the same again.
+        for directory in [ROOT_S, SERVICE_S, "/srv/state/changes"] {
+            let (who, undoes) = of(directory, 0, Kept::Refused("only where nobody else can write".to_owned()));
+            assert_eq!(
+                undoes,
+                format!("rdmascope does not undo it from {directory}: only where nobody else can write")
+            );
+            assert_eq!(who, "root");
+        }
+        assert!(of("/srv/state/changes", 997, Kept::Here).1.ends_with("doctor --allow-changes as user 997"));
+        assert!(
+            of("/home/a/changes", 1000, Kept::Elsewhere).1.contains("as user 1000, with its notes in /home/a/changes")
+        );
+    }
 }

@@ -25,6 +25,10 @@ mod process;
 mod tests;
 mod undo;
 
+use std::collections::BTreeSet;
+
+use rustix::process::geteuid;
+
 use crate::observation::{Body, Nanos, Note as Told, Observation, Seeing};
 use crate::source::{Availability, Emit, Missing, Source};
 
@@ -44,6 +48,17 @@ pub const NAME: &str = "binding";
 
 /// Between two looks at the notes, the devices and their modes, ns.
 const PERIOD_NS: Nanos = 5_000_000_000;
+
+/// What helps where no note can be written.
+fn where_to_note(root: bool) -> String {
+    if root {
+        return format!(
+            "give it a directory that only root can write to, and so above it: STATE_DIRECTORY, or {}",
+            options::ROOT_S
+        );
+    }
+    "give it a directory it can write to: STATE_DIRECTORY, or XDG_STATE_HOME".to_owned()
+}
 
 /// What the source tells in an observation: what it undid, or what somebody else did.
 #[must_use]
@@ -126,10 +141,12 @@ impl Binding {
     }
 
     /// A device that is not here any more is not asked. It stays in the note: one that is gone took its counters with it, but
-    /// one that was moved to another network namespace keeps its mode, and may be back at the end. Where its GUID is seen under
-    /// another index it was made anew, and is gone.
+    /// one that was moved to another network namespace keeps its mode, and may be back at the end. Where its name and its GUID
+    /// come under an index that was not there before, it was made anew, and is gone. The GUID alone is not enough: the ports of
+    /// one adapter may share it.
     fn forget_gone(&mut self, devices: &[DeviceInfo]) {
         let there = |index: u32| devices.iter().any(|device| device.index == index);
+        let before: BTreeSet<u32> = self.ports.iter().map(|port| port.device.index).collect();
         self.ports.retain(|port| there(port.device.index));
         for port in &mut self.ports {
             if let Some(device) = devices.iter().find(|device| device.index == port.device.index) {
@@ -137,8 +154,11 @@ impl Binding {
             }
         }
         let is_made_anew = |noted: &Changed| {
-            let same = |device: &DeviceInfo| device.node_guid.is_some() && device.node_guid == noted.node_guid;
-            !there(noted.index) && devices.iter().any(same)
+            let is_it = |device: &DeviceInfo| {
+                let same = device.name == noted.device && device.node_guid == noted.node_guid;
+                same && device.node_guid.is_some() && !before.contains(&device.index)
+            };
+            !there(noted.index) && devices.iter().any(is_it)
         };
         self.note_less(|noted| !is_made_anew(noted));
     }
@@ -205,7 +225,7 @@ impl Binding {
             Ok(note) => note,
             Err(why) => {
                 let reason = format!("nothing is changed without a note of it, and {why}");
-                let fix = Some("give it a directory it can write to: STATE_DIRECTORY, or XDG_STATE_HOME".to_owned());
+                let fix = Some(where_to_note(geteuid().is_root()));
                 for (device, port, _) in wanted {
                     let state = State::Left { reason: reason.clone(), fix: fix.clone(), again: true };
                     self.ports.push(Port { device, number: port, state });
@@ -250,7 +270,10 @@ impl Binding {
             undoing: false,
         }));
         let written = match self.notes.lock() {
-            Ok(Some(_lock)) => self.notes.put(&note).map_err(|error| error.to_string()),
+            Ok(Some(lock)) => {
+                directory::clear(&lock, &self.options.proc);
+                self.notes.put(&note).map_err(|error| error.to_string())
+            }
             Ok(None) => Err("another rdmascope is changing counters just now".to_owned()),
             Err(error) => Err(error.to_string()),
         };

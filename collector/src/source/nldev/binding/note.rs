@@ -66,8 +66,13 @@ impl Note {
 
     /// A file of this name is taken for a note: `PID-TICKS.json`.
     pub(super) fn is_name(name: &str) -> bool {
-        let numbers = name.strip_suffix(EXTENSION).and_then(|name| name.split_once('-'));
-        numbers.is_some_and(|(pid, ticks)| pid.parse::<u32>().is_ok() && ticks.parse::<u64>().is_ok())
+        Self::writer(name).is_some()
+    }
+
+    /// The number of the process that a note of this name is of, and its start.
+    pub(super) fn writer(name: &str) -> Option<(u32, u64)> {
+        let (pid, ticks) = name.strip_suffix(EXTENSION)?.split_once('-')?;
+        Some((pid.parse().ok()?, ticks.parse().ok()?))
     }
 
     /// Its devices are named as devices are.

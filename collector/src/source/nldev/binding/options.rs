@@ -74,9 +74,9 @@ impl Options {
 }
 
 /// Root's notes. Not below the service's directory: its user could move and give back what root has written there.
-const ROOT_S: &str = "/var/lib/rdmascope-changes";
+pub(super) const ROOT_S: &str = "/var/lib/rdmascope-changes";
 /// The notes of the packaged service, by its `STATE_DIRECTORY`.
-const SERVICE_S: &str = "/var/lib/rdmascope/changes";
+pub(super) const SERVICE_S: &str = "/var/lib/rdmascope/changes";
 
 /// Where a process of this user keeps its notes: below `$STATE_DIRECTORY` (systemd); else root in a directory that is root's
 /// alone, others below `$XDG_STATE_HOME` or `~/.local/state`.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::source::proc::text;
+use crate::source::proc::{says_ended, text};
 
 /// Which process, of which boot, seen from which PID namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,33 +63,36 @@ impl Process {
         if namespace(proc, "pid").ok().as_ref() != Some(&self.pid_namespace) {
             return Life::Unknown("it is of another PID namespace");
         }
-        match text(&proc.join(self.pid.to_string()).join("stat")) {
-            Ok(stat) => match start_ticks(&stat) {
-                Some(ticks) if ticks == self.start_ticks => Life::Living,
-                Some(_) => Life::Ended,
-                None => Life::Unknown("its /proc/PID/stat is not in its form"),
-            },
-            // Processes of others may be hidden (`hidepid=2`, proc(5)).
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.exists() => {
-                Life::Unknown("its /proc/PID is hidden")
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Life::Ended,
-            // A process that ends while it is looked at: ESRCH.
-            Err(error) if error.raw_os_error() == Some(3) => Life::Ended,
-            Err(_) => Life::Unknown("its /proc/PID/stat cannot be read"),
-        }
-    }
-
-    /// Some process has this number.
-    fn exists(&self) -> bool {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+        life(proc, self.pid, self.start_ticks)
     }
 
     /// It saw the devices that are seen here: it was of this network namespace, or it is not known of which.
     pub(super) fn shares_network(&self, proc: &Path) -> bool {
         self.net_namespace.is_none() || namespace(proc, "net").ok() == self.net_namespace
     }
+}
+
+/// Whether a process of this boot and PID namespace still runs.
+pub(super) fn life(proc: &Path, pid: u32, started: u64) -> Life {
+    match text(&proc.join(pid.to_string()).join("stat")) {
+        Ok(stat) => match start_ticks(&stat) {
+            Some(ticks) if ticks == started => Life::Living,
+            Some(_) => Life::Ended,
+            None => Life::Unknown("its /proc/PID/stat is not in its form"),
+        },
+        // Processes of others may be hidden (`hidepid=2`, proc(5)).
+        Err(error) if error.kind() == io::ErrorKind::NotFound && exists(pid) => {
+            Life::Unknown("its /proc/PID is hidden")
+        }
+        Err(error) if says_ended(&error) => Life::Ended,
+        Err(_) => Life::Unknown("its /proc/PID/stat cannot be read"),
+    }
+}
+
+/// Some process has this number.
+fn exists(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 fn boot_id(proc: &Path) -> io::Result<String> {

@@ -366,6 +366,25 @@ fn nothing_is_changed_where_no_note_of_it_can_be_written() {
 }
 
 #[test]
+fn where_to_put_notes_is_told_as_this_user_can() {
+    assert!(where_to_note(false).contains("XDG_STATE_HOME"));
+    let fix = where_to_note(true);
+    assert!(fix.contains("only root can write") && !fix.contains("XDG"), "{fix}");
+    if !geteuid().is_root() {
+        return println!("skipped: only root can give a directory away");
+    }
+    let scene = Scene::new();
+    drop(scene.notes().lock().unwrap());
+    std::os::unix::fs::chown(scene.notes().directory(), Some(997), Some(997)).unwrap();
+    let dialogue = vec![devices(&[(0, "a")]), counter_mode(0, 0, 0), automatic(0, TYPE, taken())];
+    let mut binding = scene.binding(Changes::Bind(BindBy::Type), dialogue);
+    poll(&mut binding, 1);
+    let missing = binding.availability().missing;
+    assert_eq!(missing[0].fix.as_deref(), Some(&*fix), "{missing:?}");
+    assert_eq!(scene.changing(), 0);
+}
+
+#[test]
 fn a_device_with_more_qps_than_a_list_can_hold_is_not_bound() {
     let scene = Scene::new();
     let mut binding = scene.binding(

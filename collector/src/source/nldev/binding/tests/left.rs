@@ -333,6 +333,27 @@ fn a_device_that_is_made_anew_again_and_again_is_noted_once() {
     assert_eq!((scene.note().unwrap().ports[0].index, scene.sent(change::STAT_SET)), (3, 4));
 }
 
+/// The functions of one adapter may have one GUID.
+#[test]
+fn a_device_out_of_sight_is_not_taken_for_another_one_of_its_guid() {
+    for beside in [true, false] {
+        let scene = Scene::new();
+        let both = [(0, "a", 0x66), (1, "b", 0x66)];
+        let bind = |index| {
+            let asked = [counter_mode(index, 0, 0), qp_count(index, 40), automatic(index, TYPE, taken())];
+            asked.into_iter().chain([counter_mode(index, 1, TYPE)])
+        };
+        let mut dialogue = vec![devices_of(if beside { &both } else { &both[..1] })];
+        dialogue.extend(bind(0).chain(bind(1)));
+        dialogue.extend([devices_of(&both[1..]), devices_of(&both)]);
+        let mut binding = scene.binding(Changes::Bind(BindBy::Type), dialogue);
+        poll(&mut binding, 1);
+        poll(&mut binding, 6);
+        let noted: Vec<_> = scene.note().unwrap().ports.iter().map(|port| port.index).collect();
+        assert_eq!(noted, [0, 1], "beside the other before: {beside}");
+    }
+}
+
 #[test]
 fn nothing_is_bound_that_a_note_has_no_room_for() {
     let scene = Scene::new();

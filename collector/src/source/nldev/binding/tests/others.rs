@@ -53,7 +53,26 @@ fn it_is_said_whose_it_is() {
     let mut binding = scene.binding(Changes::None, Vec::new());
     poll(&mut binding, 1);
     let why = gap(&binding, "what an earlier run changed").unwrap();
-    assert!(why.starts_with("left by the service, user 997: process "), "{why}");
+    assert!(why.starts_with("left by user 997: process "), "{why}");
+}
+
+/// Root's own notes, where the service's user could have put them.
+#[test]
+fn why_root_s_own_notes_are_not_undone_is_said() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can give a directory away");
+    }
+    let scene = Scene::new();
+    scene.killed("a", 0, false);
+    std::os::unix::fs::chown(scene.notes().directory(), Some(997), Some(997)).unwrap();
+    let mut binding = scene.binding(Changes::Undo, undoable());
+    poll(&mut binding, 1);
+    assert_eq!(scene.changing(), 0);
+    let missing = binding.availability().missing;
+    let told = missing.iter().find(|missing| missing.what == "what an earlier run changed").expect("it is told");
+    let fix = told.fix.as_deref().unwrap();
+    assert!(fix.contains("only where nobody else can write, in it or above it; by hand: "), "{fix}");
+    assert!(!fix.contains("doctor") && !fix.contains("systemctl"), "{fix}");
 }
 
 #[test]
