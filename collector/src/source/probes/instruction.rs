@@ -412,7 +412,8 @@ mod tests {
             let mapping = crate::source::verbs::maps::mappings(&maps).find(|mapping| mapping.holds(function));
             let place = mapping.and_then(|mapping| mapping.place(function)).expect("it lies in a file");
             let library = super::super::library::Library::open(&place.path).expect("it can be read");
-            let (code, at) = library.code(place.offset).expect("64 bits").expect("code");
+            let mut code = library.code();
+            let (code, at) = code.around(place.offset).expect("64 bits").expect("code");
             let code = &code[at..code.len().min(at + (1 << 19))];
             let (mut all, mut known, mut offset) = (0, 0, 0);
             let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);

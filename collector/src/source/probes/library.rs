@@ -77,28 +77,9 @@ impl Library {
         held(&self.file)
     }
 
-    /// The code around a file offset, and where in it the offset is.
-    ///
-    /// # Errors
-    /// Only for a file whose processes have other structures than those that are read: a 32-bit library.
-    pub(super) fn code(&self, offset: u64) -> Result<Result<(Vec<u8>, usize), String>, Why> {
-        let elf = match Elf::read(&self.file) {
-            Ok(elf) => elf,
-            Err(Unreadable::OtherClass) => {
-                return Err("a 32-bit library, whose structures are laid out in another way".into());
-            }
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        let Some((start, end)) = elf.code(offset) else {
-            return Ok(Err("no segment of code holds it".to_owned()));
-        };
-        // What lies far before the function is no part of it.
-        let from = start.max(offset.saturating_sub(MOST_CODE / 2));
-        let len = (end - from).min(MOST_CODE);
-        let mut code = vec![0; usize::try_from(len).unwrap_or(0)];
-        let read = self.file.read_exact_at(&mut code, from);
-        let at = usize::try_from(offset - from).unwrap_or(usize::MAX);
-        Ok(read.map(|()| (code, at)).map_err(|error| error.to_string()))
+    /// Its code, of which nothing is read yet but where it lies.
+    pub(super) fn code(&self) -> Code<'_> {
+        Code { file: &self.file, elf: Elf::read(&self.file), from: 0, read: Vec::new() }
     }
 
     /// The file is a provider, by its content, since its name is no proof in a mount namespace that a user made. Reads its
@@ -136,6 +117,47 @@ impl Library {
         let needed = functions.iter().filter(|(library, _)| elf.needs(library));
         let asked: Vec<&'f str> = needed.map(|(_, function)| *function).collect();
         if asked.is_empty() { asked } else { elf.imports(&asked) }
+    }
+}
+
+/// The code of a library, for as many places as are asked for.
+pub(super) struct Code<'l> {
+    file: &'l File,
+    elf: Result<Elf<'l>, Unreadable>,
+    /// What was read last, and its file offset.
+    from: u64,
+    read: Vec<u8>,
+}
+
+impl Code<'_> {
+    /// The code around a file offset, and where in it the offset is. It is read anew only where it is not what was read for the
+    /// place before: that of a provider is read once.
+    ///
+    /// # Errors
+    /// Only for a file whose processes have other structures than those that are read: a 32-bit library.
+    pub(super) fn around(&mut self, offset: u64) -> Result<Result<(&[u8], usize), String>, Why> {
+        let elf = match &self.elf {
+            Ok(elf) => elf,
+            Err(Unreadable::OtherClass) => {
+                return Err("a 32-bit library, whose structures are laid out in another way".into());
+            }
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let Some((start, end)) = elf.code(offset) else {
+            return Ok(Err("no segment of code holds it".to_owned()));
+        };
+        // What lies far before the function is no part of it.
+        let from = start.max(offset.saturating_sub(MOST_CODE / 2));
+        let len = usize::try_from((end - from).min(MOST_CODE)).unwrap_or(0);
+        if (self.from, self.read.len()) != (from, len) {
+            self.from = from;
+            self.read = vec![0; len];
+            if let Err(error) = self.file.read_exact_at(&mut self.read, from) {
+                self.read = Vec::new();
+                return Ok(Err(error.to_string()));
+            }
+        }
+        Ok(Ok((&self.read, usize::try_from(offset - from).unwrap_or(usize::MAX))))
     }
 }
 
@@ -201,11 +223,15 @@ mod tests {
         let mapping = crate::source::verbs::maps::mappings(&maps).find(|mapping| mapping.holds(here)).expect("mapped");
         let place = mapping.place(here).expect("this is a file");
         let library = Library::open(&place.path).expect("it can be read");
-        let (code, at) = library.code(place.offset).expect("64 bits").expect("code");
+        let mut all = library.code();
+        let (code, at) = all.around(place.offset).expect("64 bits").expect("code");
         let mut running = [0; 16];
         let memory = File::open("/proc/self/mem").expect("one's own memory");
         std::os::unix::fs::FileExt::read_exact_at(&memory, &mut running, here).expect("it is mapped");
         assert_eq!(code[at..at + 16], running);
+        // This program has more code than is read at once: another place may lie elsewhere, the same does not.
+        let before = code.as_ptr();
+        assert_eq!(all.around(place.offset).expect("64 bits").expect("code").0.as_ptr(), before);
     }
 
     #[test]
@@ -222,7 +248,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), "not a library").expect("it is writable");
         let library = Library::open(file.path()).expect("it can be opened");
-        assert!(library.code(0).is_ok_and(|code| code.is_err()));
+        assert!(library.code().around(0).is_ok_and(|code| code.is_err()));
         assert_eq!(library.exported("ibv_modify_qp"), None);
         assert!(library.calls(&[("libc.so", "malloc")]).is_empty());
     }

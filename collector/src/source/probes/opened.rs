@@ -1,15 +1,16 @@
 //! Places that were looked into, before anything is attached there.
 //!
 //! That is done in threads that have the time: a file may lie on a network file system whose server is away, and what a
-//! process maps may be as large, and as many, as somebody likes. Each file is opened once in a look, and its tables are read
-//! once, however many places of it are named; what is attached to already, or was found to be no provider, is not read
-//! again. What is attached to is the very file that was looked into, which is kept open.
+//! process maps may be as large, and as many, as somebody likes. Each file is opened once in a look, and its symbols and its
+//! code are read once, however many places of it are named, as long as the code has no more than 2 MiB; of longer code what lies
+//! around each place is. What is attached to already, or was found to be no provider, is not read again. What is attached to is
+//! the very file that was looked into, which is kept open.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::library::{Ident, Library};
+use super::library::{Code, Ident, Library};
 use super::prologue::{self, Because, Point};
 use super::reason::Why;
 use super::refused::{MOST_ATTACHED, MOST_OF_A_FILE};
@@ -75,7 +76,7 @@ impl Opened {
     pub(super) fn of(operation: Operation, place: &Place) -> Self {
         let found = match Library::open(place.reachable()) {
             Ok(library) => {
-                let point = point(&library, Some(operation), place.offset);
+                let point = point(&mut library.code(), Some(operation), place.offset);
                 Ok((Arc::new(library), point))
             }
             Err(why) => Err(why.into()),
@@ -134,6 +135,7 @@ impl OfFile {
         let proof =
             library.as_ref().map_err(|why| why.clone().into()).and_then(|library| self.prove(library, no_provider));
         let mut all = Vec::new();
+        let mut code = None;
         for ((operation, _), mut place) in self.places {
             let found = match (&library, &proof) {
                 (Err(why), _) => Err(why.clone().into()),
@@ -155,7 +157,10 @@ impl OfFile {
                 continue;
             }
             admitted += usize::from(found.is_ok());
-            let found = found.map(|library| (library.clone(), point(library, operation, place.offset)));
+            let found = found.map(|library| {
+                let code = code.get_or_insert_with(|| library.code());
+                (library.clone(), point(code, operation, place.offset))
+            });
             all.push(Opened { operation, place, found });
         }
         all
@@ -191,12 +196,12 @@ fn open(paths: &BTreeSet<PathBuf>) -> Result<Library, Why> {
 }
 
 /// Where in a function to attach.
-fn point(library: &Library, operation: Option<Operation>, entry: u64) -> Result<Point, Why> {
+fn point(code: &mut Code<'_>, operation: Option<Operation>, entry: u64) -> Result<Point, Why> {
     let reads = operation.map_or(&[Arg::Arg0][..], Operation::reads);
     let returns = operation.and_then(Operation::exit).is_some();
-    Ok(match library.code(entry)? {
-        Ok((code, at)) if returns => Point::with_return(&prologue::choose(&code, at, reads)),
-        Ok((code, at)) => prologue::choose(&code, at, reads),
+    Ok(match code.around(entry)? {
+        Ok((code, at)) if returns => Point::with_return(&prologue::choose(code, at, reads)),
+        Ok((code, at)) => prologue::choose(code, at, reads),
         Err(_) if returns => Point::entry(Because::Return(None)),
         Err(error) => Point::entry(Because::Unread(error)),
     })

@@ -177,7 +177,7 @@ fn a_process_with_a_build_of_its_own_is_found_by_its_context_and_forgotten_with_
     assert!(discovery.missing().is_empty());
     // The file could be opened by what was found, and is the one that is mapped.
     let (library, point) = taken[0].found.as_ref().map_err(|refusal| &refusal.why).expect("it is attached to");
-    assert!(library.code(place.offset).expect("64 bits").is_ok() && point.is_ok());
+    assert!(library.code().around(place.offset).expect("64 bits").is_ok() && point.is_ok());
     let file = place.file();
     assert_eq!(discovery.unused([file].into(), &|file| file), []);
     running.end();
