@@ -1,7 +1,7 @@
 //! Places that are not attached to, because nothing but a process's memory says that they are functions of a provider:
 //! each file told once, with the first of its places.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::library::Ident;
 use super::opened::Refusal;
@@ -11,7 +11,7 @@ use crate::source::verbs::{FileId, Place};
 /// Files that are named; what a process can make up has no end.
 const MOST_FILES: usize = 32;
 
-/// Files that are known to be no providers, so that they are not read again.
+/// Files that are known to be no providers, so that they are not read again; and those that are counted beyond the named ones.
 const MOST_KNOWN: usize = 4096;
 
 /// Functions of one file that are attached to, when only processes told of them. A provider has two dozen, and some twice,
@@ -26,8 +26,9 @@ pub(super) const MOST_ATTACHED: usize = 256;
 pub(super) struct Refused {
     files: BTreeMap<FileId, ProbeReport>,
     no_providers: HashMap<FileId, Ident>,
-    /// Places in more files than are named.
-    beyond: Option<(u64, ProbeReport)>,
+    /// More files than are named, those that are counted, and what is told of them.
+    beyond: HashSet<FileId>,
+    told: Option<ProbeReport>,
 }
 
 impl Refused {
@@ -39,7 +40,7 @@ impl Refused {
             self.no_providers.insert(file, ident);
         }
         let why = &refusal.why;
-        if self.files.contains_key(&file) {
+        if self.files.contains_key(&file) || self.beyond.contains(&file) {
             return false;
         }
         let report = |at, reason| ProbeReport {
@@ -55,15 +56,23 @@ impl Refused {
             self.files.insert(file, report(Some(at), why.reason.clone()));
             return true;
         }
-        let n = self.beyond.as_ref().map_or(0, |(n, _)| *n) + 1;
-        let reason = format!("{n} places in other files are not of a provider, or too many");
-        self.beyond = Some((n, report(None, reason)));
+        if self.beyond.len() == MOST_KNOWN {
+            return false;
+        }
+        self.beyond.insert(file);
+        let told = report(None, String::new());
+        self.told = Some(ProbeReport { reason: Some(self.beyond_those_named()), ..told });
         true
+    }
+
+    fn beyond_those_named(&self) -> String {
+        let at_least = if self.beyond.len() == MOST_KNOWN { "at least " } else { "" };
+        format!("places in {at_least}{} other files are not of a provider, or too many", self.beyond.len())
     }
 
     /// What is said of them.
     pub(super) fn reports(&self) -> impl Iterator<Item = &ProbeReport> {
-        self.files.values().chain(self.beyond.iter().map(|(_, report)| report))
+        self.files.values().chain(&self.told)
     }
 
     /// Files that are no providers.
@@ -73,12 +82,18 @@ impl Refused {
 
     /// The files something was refused in that are not forgotten yet.
     pub(super) fn files(&self) -> impl Iterator<Item = FileId> + '_ {
-        self.files.keys().chain(self.no_providers.keys()).copied()
+        self.files.keys().chain(self.no_providers.keys()).chain(&self.beyond).copied()
     }
 
     /// No process maps the file any more. Returns whether something was told of it.
     pub(super) fn forget(&mut self, file: FileId) -> bool {
         self.no_providers.remove(&file);
+        if self.beyond.remove(&file) {
+            let reason = self.beyond_those_named();
+            self.told = self.told.take().filter(|_| !self.beyond.is_empty());
+            self.told.iter_mut().for_each(|told| told.reason = Some(reason.clone()));
+            return true;
+        }
         self.files.remove(&file).is_some()
     }
 }
@@ -100,14 +115,28 @@ mod tests {
         let mut refused = Refused::default();
         assert!(refused.add("post_send", place(1).file(), &place(1), &refusal()));
         assert!(!refused.add("post_recv", place(1).file(), &place(1), &refusal()));
-        for inode in 2..200 {
+        let mut look = |inodes: std::ops::Range<u64>| {
+            let add = |inode: &u64| refused.add("post_send", place(*inode).file(), &place(*inode), &refusal());
+            inodes.filter(add).count()
+        };
+        assert_eq!(look(2..200), 198);
+        assert_eq!(look(2..200), 0, "another look finds nothing new");
+        let beyond = |refused: &Refused| refused.reports().nth(MOST_FILES).and_then(|report| report.reason.clone());
+        let says = |n: &str| Some(format!("places in {n} other files are not of a provider, or too many"));
+        assert_eq!(refused.reports().count(), MOST_FILES + 1);
+        assert_eq!(refused.reports().next().and_then(|report| report.at.as_deref()), Some("/tmp/1.so+0x10"));
+        assert_eq!(beyond(&refused), says(&(199 - MOST_FILES).to_string()));
+        assert!(refused.files().any(|file| file == place(199).file()), "it is known, and let go with its processes");
+        assert!(refused.forget(place(199).file()) && !refused.forget(place(199).file()));
+        assert_eq!(beyond(&refused), says(&(198 - MOST_FILES).to_string()));
+        for inode in 199..10_000 {
             refused.add("post_send", place(inode).file(), &place(inode), &refusal());
         }
-        let reports: Vec<_> = refused.reports().collect();
-        assert_eq!(reports.len(), MOST_FILES + 1);
-        assert_eq!(reports[0].at.as_deref(), Some("/tmp/1.so+0x10"));
-        let told = reports[MOST_FILES].reason.as_deref().expect("it says how many");
-        assert!(told.starts_with(&format!("{} places", 199 - MOST_FILES)), "{told}");
+        assert_eq!(beyond(&refused), says(&format!("at least {MOST_KNOWN}")));
+        for inode in 2..10_000 {
+            refused.forget(place(inode).file());
+        }
+        assert_eq!(refused.reports().count(), 1);
         assert!(refused.forget(place(1).file()) && !refused.forget(place(1).file()));
     }
 }
