@@ -58,7 +58,7 @@ impl Probes {
                 // Nobody waits for the answer any more when the source is gone.
                 let _ = sender.send(Asked::now(making.as_ref()));
             });
-            self.operations = Some(receiver);
+            self.operations = Some(receiver.into());
         }
     }
 

@@ -44,6 +44,7 @@ impl Probes {
             self.discovery.saw(tgid);
         }
         self.discovery.take();
+        running.lost += self.discovery.take_lost();
         for opened in self.discovery.next(MOST_AT_ONCE) {
             self.attached.attach(opened);
         }
@@ -54,14 +55,15 @@ impl Probes {
     /// Lets go of files that no process maps any more, and of those that are not what they were, which are looked at anew.
     pub(super) fn let_go(&mut self) {
         let overwritten = self.attached.detach_overwritten();
-        if overwritten.any {
+        if !overwritten.files.is_empty() {
             if let Some(running) = &mut self.running
                 && !overwritten.missed.is_empty()
             {
                 running.qps.miss(|pid| self.discovery.may_map(pid, &overwritten.missed));
             }
-            self.refresh();
-            self.discovery.look_at_all();
+            if self.discovery.look_anew(&overwritten.files) {
+                self.refresh();
+            }
         }
         let attached = &self.attached;
         for file in self.discovery.unused(attached.files(), &|file| attached.below(file)) {

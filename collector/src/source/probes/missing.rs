@@ -1,6 +1,7 @@
 //! What the probes see and what they do not, why, and what to do about it.
 
 use super::attach::{AER, DESTROY};
+use super::discovery::OWN_BUILD;
 use super::pids::own_pids;
 use super::running::Running;
 use super::{NAME, Probes, uprobes};
@@ -24,12 +25,10 @@ impl Probes {
             missing.extend(uncounted(running, self.attached.sizes.slots));
             missing.extend(self.not_made.clone());
             missing.extend(self.discovery.missing());
+            let asked = self.operations.as_ref();
+            missing.extend(asked.and_then(|asked| asked.missing(NEW_PROVIDERS, "what is asked of the providers")));
             if !own_pids() {
-                missing.push(Missing {
-                    what: "which processes are gone".to_owned(),
-                    reason: "this process has a pid namespace of its own".to_owned(),
-                    fix: Some("run it in the host's pid namespace (hostPID)".to_owned()),
-                });
+                missing.extend(without_pids(self.data_path));
             }
         }
         let state = match attached {
@@ -39,6 +38,21 @@ impl Probes {
         };
         Availability { name: NAME, state, sees, missing }
     }
+}
+
+/// What is not seen while the providers do not answer.
+const NEW_PROVIDERS: &str = "what processes post by providers that came since";
+
+/// What is not seen where the process ids of the programs cannot be looked up.
+fn without_pids(data_path: bool) -> impl Iterator<Item = Missing> {
+    let missing = |what: &str| Missing {
+        what: what.to_owned(),
+        reason: "this process has a pid namespace of its own".to_owned(),
+        fix: Some("run it in the host's pid namespace (hostPID)".to_owned()),
+    };
+    // What processes tell of theirs leads nowhere.
+    let own_build = data_path.then_some(OWN_BUILD);
+    ["which processes are gone"].into_iter().chain(own_build).map(missing)
 }
 
 /// What is not seen for want of a probe; what has the same reason is told together.
@@ -103,4 +117,16 @@ fn uncounted(running: &Running, slots: u32) -> Vec<Missing> {
     };
     let posts = numbers.into_iter().filter_map(told("posts or slots"));
     posts.chain(completions.into_iter().filter_map(told("completions"))).chain(gap).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_pid_namespace_of_its_own_builds_that_processes_bring_are_said_not_to_be_seen() {
+        let what = |data_path| without_pids(data_path).map(|missing| missing.what).collect::<Vec<_>>();
+        assert_eq!(what(true), ["which processes are gone", OWN_BUILD]);
+        assert_eq!(what(false), ["which processes are gone"], "what nobody wants is not missing");
+    }
 }

@@ -5,7 +5,7 @@
 //! uprobes   what is attached to functions of libraries (library), and where in them it is cheapest (prologue,
 //!           instruction); elf and frames read the files,
 //!           opened is what is known of a place then, refused what is not attached to
-//! asked     where the providers' functions lie, as child processes tell
+//! asked     where the providers' functions lie, as child processes tell; awaited: an answer that may not come
 //! discovery which processes use which build of a provider; learned is what they tell of it
 //! modules   which load of a module they are attached to
 //! follow    what is attached follows modules, builds and files that come and go
@@ -28,6 +28,7 @@
 mod accepted;
 mod asked;
 mod attach;
+mod awaited;
 #[cfg(all(target_arch = "x86_64", any(test, feature = "bench")))]
 #[doc(hidden)]
 pub mod bench;
@@ -67,7 +68,6 @@ mod uprobes;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 pub use budget::Budget;
@@ -75,6 +75,7 @@ pub use confined::{CHILD_ARG as CONFINED_ARG, child_main as confined_main};
 
 use self::asked::Asked;
 use self::attach::{Attached, DESTROY};
+use self::awaited::Awaited;
 use self::discovery::Discovery;
 use self::reason::Why;
 use self::running::Running;
@@ -129,7 +130,7 @@ pub struct Probes {
     discovery: Discovery,
     /// Every process was looked at once.
     looked_at_all: bool,
-    operations: Option<Receiver<Asked>>,
+    operations: Option<Awaited<Asked>>,
     /// Why the functions are not known that QPs and CQs would have that were made for it.
     not_made: Option<Missing>,
 }
@@ -211,13 +212,8 @@ impl Source for Probes {
     }
 
     fn poll(&mut self, now: Nanos, emit: &mut Emit<'_>) {
-        match self.operations.as_ref().map(Receiver::try_recv) {
-            Some(Ok(operations)) => {
-                self.operations = None;
-                self.attach(operations);
-            }
-            Some(Err(TryRecvError::Disconnected)) => self.operations = None,
-            Some(Err(TryRecvError::Empty)) | None => {}
+        if let Some(asked) = awaited::take(&mut self.operations) {
+            self.attach(asked);
         }
         if now >= self.due {
             self.catch_up(now, emit);

@@ -41,7 +41,7 @@ pub(super) struct Running {
     /// [`Attached::changes`] at the last change of what the programs are told.
     pub(super) told_changes: Option<u64>,
     pub(super) totals: Totals,
-    lost: u64,
+    pub(super) lost: u64,
     told_lost: u64,
     pub(super) last_t: Nanos,
     pub(super) sweeps: u64,

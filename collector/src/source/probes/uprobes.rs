@@ -48,8 +48,8 @@ pub(super) struct Uprobes {
 /// What was let go because it was written over, or may have been.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Overwritten {
-    /// There was something.
-    pub(super) any: bool,
+    /// The files, under every number they were seen with.
+    pub(super) files: HashSet<FileId>,
     /// Files of which posts or completions were counted until then, under every number they were seen with.
     pub(super) missed: HashSet<FileId>,
 }
@@ -287,15 +287,17 @@ impl Uprobes {
         let files = self.libraries.iter().filter(|(_, library)| library.is_overwritten());
         let files: HashSet<FileId> = files.map(|(file, _)| *file).collect();
         let watched = |file: FileId| self.sites.iter().any(|site| site.file == file && site.is_watched());
-        let mut missed: HashSet<FileId> = files.iter().copied().filter(|file| watched(*file)).collect();
-        let seen_through: Vec<FileId> =
-            self.same.iter().filter(|(_, other)| missed.contains(other)).map(|(file, _)| *file).collect();
+        let missed: HashSet<FileId> = files.iter().copied().filter(|file| watched(*file)).collect();
+        let under_all = |files: &HashSet<FileId>| {
+            let seen_through = self.same.iter().filter(|(_, other)| files.contains(other)).map(|(file, _)| file);
+            files.iter().chain(seen_through).copied().collect()
+        };
+        let overwritten = Overwritten { files: under_all(&files), missed: under_all(&missed) };
         for file in &files {
             self.detach_file(*file);
             self.changes += u64::from(missed.contains(file));
         }
-        missed.extend(seen_through);
-        Overwritten { any: !files.is_empty(), missed }
+        overwritten
     }
 
     /// Detaches from a file and lets it go: one that no process maps, by this number or by one under which an overlay shows

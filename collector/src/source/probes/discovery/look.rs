@@ -13,7 +13,7 @@ use super::super::opened::{Known, Opened, Places};
 use super::Addresses;
 use super::bypass::Calls;
 use super::device::Devices;
-use super::process::{self, Process, Thoroughness};
+use super::process::{self, Process, Thoroughness, Whom};
 use crate::source::verbs::{Operation, Place};
 
 /// Processes that are looked at in one go at the start.
@@ -29,6 +29,8 @@ pub(super) struct Looked {
     pub(super) refused: Vec<u32>,
     /// Processes that have nothing to do with verbs any more, or are gone.
     pub(super) without: Vec<u32>,
+    /// Addresses that processes told and that were not looked for.
+    pub(super) lost: u64,
 }
 
 /// What is looked at.
@@ -75,7 +77,7 @@ pub(super) fn begin<I: Send + 'static>(
 impl Look {
     /// Looks at what processes told of where they post.
     pub(super) fn at_addresses(self, addresses: Addresses) -> Looked {
-        let mut told = addresses.places(&self.proc, &Devices::list(&self.class));
+        let Looked { processes: mut told, refused, lost, .. } = addresses.look(&self.proc, &Devices::list(&self.class));
         let mut places = Places::default();
         for process in &told {
             for (operation, place) in &process.places {
@@ -93,14 +95,14 @@ impl Look {
             process.heard.posts = process.places.iter().any(post_send);
             process.heard.files.extend(process.places.drain(..).map(|(_, place)| place.file()));
         }
-        Looked { processes: told, places, ..Looked::default() }
+        Looked { processes: told, places, refused, lost, ..Looked::default() }
     }
 
-    /// Looks at processes; at all of them when none are named.
-    pub(super) fn at_processes(self, pids: Option<BTreeSet<u32>>, calls: &Mutex<Calls>) -> Looked {
+    /// Looks at these processes, or at all.
+    pub(super) fn at_processes(self, whom: Whom, pids: BTreeSet<u32>, calls: &Mutex<Calls>) -> Looked {
         let devices = Devices::list(&self.class);
-        let how = Thoroughness { known: &self.known, deep: pids.is_none(), devices: &devices };
-        let pids = pids.map_or_else(|| all_processes(&self.proc), |pids| pids.into_iter().collect());
+        let how = Thoroughness { known: &self.known, whom, devices: &devices };
+        let pids = if whom == Whom::All { all_processes(&self.proc) } else { pids.into_iter().collect() };
         let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
         let mut looked = Looked::default();
         let mut places = Places::default();
@@ -115,10 +117,10 @@ impl Look {
                     }
                     looked.processes.push(process);
                 }
-                Ok(None) if !how.deep => looked.without.push(pid),
+                Ok(None) if whom != Whom::All => looked.without.push(pid),
                 // Of one that was not seen to use verbs, nothing is said: it may be any process of the node.
                 Ok(None) => {}
-                Err(_) if how.deep => {}
+                Err(_) if whom == Whom::All => {}
                 Err(_) => looked.refused.push(pid),
             }
         }

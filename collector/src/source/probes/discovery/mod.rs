@@ -20,7 +20,8 @@
 //! begins before what the last ones found is taken.
 //!
 //! A file that no process maps any more is let go: looked at every 10 s, through the processes that were met alone. A process
-//! loads libraries as it goes: one that makes QPs is looked at again, at most that often.
+//! loads libraries as it goes: one that makes QPs is looked at again, at most that often. Of a file that was written over the
+//! processes that map it are searched, at most once a minute.
 
 mod address;
 mod bypass;
@@ -33,16 +34,16 @@ mod provider;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 pub(super) use self::address::Addresses;
 use self::bypass::Calls;
 use self::look::{Look, Looked, Start};
-use self::process::{Heard, Process};
+use self::process::{Heard, Process, Whom};
+use super::awaited::{self, Awaited};
 use super::opened::{Known, Opened};
 use crate::observation::{self, Text, Unseen, Way};
 use crate::source::Missing;
@@ -51,6 +52,12 @@ use crate::source::verbs::FileId;
 
 /// Processes that are remembered: those that use verbs. What is more is not looked at, and counted.
 const MOST_REMEMBERED: usize = 16_384;
+
+/// Between two searches for the sake of files that were written over: whoever owns one can write to it without end.
+const SEARCH_PERIOD: Duration = Duration::from_secs(60);
+
+/// What is not seen where processes cannot be looked at.
+pub(super) const OWN_BUILD: &str = "what processes with a provider build of their own post";
 
 /// The processes that use verbs, and what they map.
 pub(super) struct Discovery {
@@ -62,12 +69,18 @@ pub(super) struct Discovery {
     asked: BTreeSet<u32>,
     /// All of them.
     all: bool,
+    /// Processes to search, also where a provider that they map is known.
+    search: BTreeSet<u32>,
+    /// When such a search began last.
+    searched: Option<Instant>,
     /// The look at processes that goes on.
-    look: Option<Receiver<Looked>>,
+    look: Option<Awaited<Looked>>,
     /// Looks at processes that have begun.
     looks: u64,
     /// The look at what processes told that goes on.
-    hearing: Option<Receiver<Looked>>,
+    hearing: Option<Awaited<Looked>>,
+    /// Addresses that processes told and that were not looked for, since they were taken.
+    lost: u64,
     /// What was found and is not handed over yet.
     places: VecDeque<Opened>,
     /// Readable when a thread has an answer; absent when there can be none.
@@ -107,9 +120,12 @@ impl Discovery {
             known: HashMap::new(),
             asked: BTreeSet::new(),
             all: false,
+            search: BTreeSet::new(),
+            searched: None,
             look: None,
             looks: 0,
             hearing: None,
+            lost: 0,
             places: VecDeque::new(),
             done: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new),
             start: look::thread,
@@ -144,6 +160,19 @@ impl Discovery {
         self.all = true;
     }
 
+    /// Files that were attached to are not what they were. The processes that map them are searched, whatever else of them is
+    /// known; where one is the host's own, all are looked at. Returns whether one is: then the providers are to be asked again.
+    pub(super) fn look_anew(&mut self, overwritten: &HashSet<FileId>) -> bool {
+        let is_host_s = !self.host.is_disjoint(overwritten);
+        if is_host_s {
+            self.look_at_all();
+        } else {
+            let maps = |process: &&Process| process.files.iter().any(|file| overwritten.contains(file));
+            self.search.extend(self.known.values().filter(maps).map(|process| process.pid));
+        }
+        is_host_s
+    }
+
     /// A process uses verbs.
     pub(super) fn saw(&mut self, tgid: u32) {
         // One whose memory was searched in vain would be searched again.
@@ -151,6 +180,11 @@ impl Discovery {
             |process: &Process| process.has_device && (process.looked == Some(self.round) || process.missing.is_some());
         if !self.refused.contains(&tgid) && !self.known.get(&tgid).is_some_and(done) {
             self.asked.insert(tgid);
+        }
+        // A look that does not end: all are looked at after it.
+        if self.asked.len() > MOST_REMEMBERED {
+            self.asked.clear();
+            self.all = true;
         }
     }
 
@@ -164,17 +198,38 @@ impl Discovery {
         let look = || Look { proc: self.proc.clone(), class: self.class.clone(), known: known() };
         if self.hearing.is_none() && !addresses.is_empty() {
             let take = || (look(), std::mem::take(addresses));
-            self.hearing = look::begin(self.start, done, take, |(look, addresses)| look.at_addresses(addresses));
+            let hearing = look::begin(self.start, done, take, |(look, addresses)| look.at_addresses(addresses));
+            self.hearing = hearing.map(Awaited::from);
         }
-        if self.look.is_none() && (self.all || !self.asked.is_empty()) {
-            let (all, asked) = (&mut self.all, &mut self.asked);
+        let may_search = self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH_PERIOD);
+        let whom = match (self.all, may_search && !self.search.is_empty(), self.asked.is_empty()) {
+            (true, ..) => Some(Whom::All),
+            (_, true, _) => Some(Whom::Search),
+            (.., false) => Some(Whom::Asked),
+            _ => None,
+        };
+        if let (None, Some(whom)) = (&self.look, whom) {
+            let (all, search, asked) = (&mut self.all, &mut self.search, &mut self.asked);
             let take = || {
-                let asked = std::mem::take(asked);
-                (look(), (!std::mem::take(all)).then_some(asked))
+                let pids = match whom {
+                    // All others are among them.
+                    Whom::All => {
+                        *all = false;
+                        search.clear();
+                        std::mem::take(asked)
+                    }
+                    Whom::Search => std::mem::take(search),
+                    Whom::Asked => std::mem::take(asked),
+                };
+                (look(), pids)
             };
             let calls = self.calls.clone();
-            self.look = look::begin(self.start, done, take, move |(look, pids)| look.at_processes(pids, &calls));
+            let look = look::begin(self.start, done, take, move |(look, pids)| look.at_processes(whom, pids, &calls));
+            self.look = look.map(Awaited::from);
             self.looks += u64::from(self.look.is_some());
+            if whom == Whom::Search && self.look.is_some() {
+                self.searched = Some(Instant::now());
+            }
         }
     }
 
@@ -196,13 +251,15 @@ impl Discovery {
         if let Some(done) = &self.done {
             let _ = rustix::io::read(&**done, &mut [0; 8]);
         }
-        if let Some(heard) = answer(&mut self.hearing) {
+        if let Some(heard) = awaited::take(&mut self.hearing) {
+            self.refused.extend(heard.refused);
+            self.lost += heard.lost;
             for process in heard.processes {
                 self.hear(process);
             }
             self.places.extend(heard.places);
         }
-        if let Some(looked) = answer(&mut self.look) {
+        if let Some(looked) = awaited::take(&mut self.look) {
             self.refused.extend(looked.refused);
             for process in looked.processes {
                 self.remember(Process { looked: Some(self.round), ..process });
@@ -226,6 +283,11 @@ impl Discovery {
     /// Some places are not handed over yet.
     pub(super) fn has_next(&self) -> bool {
         !self.places.is_empty()
+    }
+
+    /// Addresses that processes told and that were not looked for, since the last call.
+    pub(super) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 
     fn remember(&mut self, mut process: Process) {
@@ -276,7 +338,10 @@ impl Discovery {
             }
             start == process.start
         });
-        self.refused.retain(|pid| proc.join(pid.to_string()).exists());
+        let exists = |pid: &u32| proc.join(pid.to_string()).exists();
+        self.refused.retain(exists);
+        self.asked.retain(exists);
+        self.search.retain(exists);
         // Not while a look goes on: it is not waited for, and the next time is soon.
         if let (None, Ok(mut calls)) = (&self.look, self.calls.try_lock()) {
             let mapped: HashSet<FileId> =
@@ -364,6 +429,8 @@ impl Discovery {
                 missing.push(Missing { what, reason: format!("{n} {reason}"), fix: fix.map(str::to_owned) });
             }
         }
+        let awaited = [(&self.look, "a look at processes"), (&self.hearing, "a look at what processes told")];
+        missing.extend(awaited.into_iter().filter_map(|(look, who)| look.as_ref()?.missing(OWN_BUILD, who)));
         missing
     }
 }
@@ -373,17 +440,6 @@ fn some_of(all: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
     if all.len() > SHOWN { format!("{shown} and {} more", all.len() - SHOWN) } else { shown }
-}
-
-/// The answer of a thread, if there is one; one that ended without has none.
-fn answer(thread: &mut Option<Receiver<Looked>>) -> Option<Looked> {
-    let answer = match thread.as_ref()?.try_recv() {
-        Ok(looked) => Some(looked),
-        Err(TryRecvError::Empty) => return None,
-        Err(TryRecvError::Disconnected) => None,
-    };
-    *thread = None;
-    answer
 }
 
 #[cfg(test)]

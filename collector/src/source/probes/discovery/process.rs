@@ -57,12 +57,23 @@ pub(super) struct Heard {
 /// Files that are remembered of what one process told.
 const MOST_HEARD: usize = 64;
 
+/// Which processes are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// All, whether they use verbs or not. The functions of QPs and CQs are looked for, too, which a known file may have without
+    /// our knowing them.
+    All,
+    /// Those that mapped a provider which was written over: the same, and whatever the names of their files are.
+    Search,
+    /// Those that use verbs. Their memory is searched only where no provider they map is known.
+    Asked,
+}
+
 /// How thoroughly a process is looked at.
 pub(super) struct Thoroughness<'k> {
     /// What is attached to, and where.
     pub(super) known: &'k Known,
-    /// Look for the functions of QPs and CQs, too, which a known file may have without our knowing them.
-    pub(super) deep: bool,
+    pub(super) whom: Whom,
     /// The character devices of verbs.
     pub(super) devices: &'k Devices,
 }
@@ -80,7 +91,7 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
     };
     let text = String::from_utf8_lossy(&text);
     let named = ["libibverbs", "-rdmav", "infiniband/uverbs"].iter().any(|name| text.contains(name));
-    if how.deep && !named {
+    if how.whom == Whom::All && !named {
         return Ok(None);
     }
     let (start, comm) = match start_and_name(&dir) {
@@ -95,7 +106,7 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
     let is_ours = |mapping: &&Mapping<'_>| is_verbs(mapping.name) || how.known.files.contains_key(&mapping.file);
     process.files = code().filter(is_ours).map(|mapping| mapping.file).collect();
     process.files.dedup();
-    if !named && process.files.is_empty() {
+    if !named && process.files.is_empty() && how.whom != Whom::Search {
         return Ok(None);
     }
     process.modify_qp = code()
@@ -108,7 +119,7 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
             if open {
                 process.ways = bypass::ways(&dir, &mappings, calls, &mut process.looked_into);
             }
-            if open && (how.deep || !knows_one) {
+            if open && (how.whom != Whom::Asked || !knows_one) {
                 process.search(&dir, &mappings, knows_one);
             }
         }
@@ -238,14 +249,14 @@ mod tests {
 
     #[test]
     fn a_process_without_verbs_is_none_and_costs_one_read() {
-        let how = Thoroughness { known: &Known::default(), deep: true, devices: &Devices::default() };
+        let how = Thoroughness { known: &Known::default(), whom: Whom::All, devices: &Devices::default() };
         let look = look(Path::new("/proc"), std::process::id(), &how, &mut Calls::new()).expect("one's own process");
         assert!(look.is_none(), "{look:?}");
     }
 
     #[test]
     fn a_process_that_ended_is_none() {
-        let how = Thoroughness { known: &Known::default(), deep: false, devices: &Devices::default() };
+        let how = Thoroughness { known: &Known::default(), whom: Whom::Asked, devices: &Devices::default() };
         assert!(look(Path::new("/proc"), u32::MAX, &how, &mut Calls::new()).expect("no error").is_none());
     }
 }

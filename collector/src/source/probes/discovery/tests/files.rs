@@ -145,11 +145,11 @@ fn a_file_that_is_written_over_is_let_go_and_one_that_loses_its_name_is_kept() {
     if attached.attached_to(place.file()) == 0 {
         return println!("skipped: no probe can be attached here: {:?}", attached.reports().last());
     }
-    assert!(!attached.detach_overwritten().any);
+    assert!(attached.detach_overwritten().files.is_empty());
     // As an upgrade does it: another file under the name, and processes that still run this one.
     let link = tempfile::tempdir().expect("a temporary directory");
     fs::hard_link(file.path(), link.path().join("other")).expect("both are temporary");
-    assert!(!attached.detach_overwritten().any && attached.attached_to(place.file()) == 1);
+    assert!(attached.detach_overwritten().files.is_empty() && attached.attached_to(place.file()) == 1);
 
     let other = fs::read("/proc/self/exe").expect("it can be read");
     fs::write(file.path(), [&other[..], &[0]].concat()).expect("it is writable");
@@ -165,7 +165,7 @@ fn a_file_that_is_written_over_is_let_go_and_one_that_loses_its_name_is_kept() {
     assert_eq!(attached.attached_to(place.file()), 1);
     // Attached to, it is found as well.
     fs::write(file.path(), &other).expect("it is writable");
-    assert!(attached.detach_overwritten().any && attached.attached_to(place.file()) == 0);
+    assert!(!attached.detach_overwritten().files.is_empty() && attached.attached_to(place.file()) == 0);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn touching_a_library_that_nothing_is_counted_in_costs_nobody_its_completions() 
     }
     touch(0o640);
     let overwritten = attached.detach_overwritten();
-    assert!(overwritten.any && overwritten.missed.is_empty(), "{overwritten:?}");
+    assert!(overwritten.files.contains(&place.file()) && overwritten.missed.is_empty(), "{overwritten:?}");
     attached.attach(learns());
     attached.attach(Opened::of(Operation::PostSend, &place));
     touch(0o600);

@@ -14,10 +14,29 @@ fn in_vain(pid: u32) -> Process {
 }
 
 /// What stands for a thread, and what takes its answer.
-fn thread_of(looked: Looked) -> Receiver<Looked> {
+fn thread_of(looked: Looked) -> Awaited<Looked> {
     let (sender, receiver) = std::sync::mpsc::channel();
     sender.send(looked).expect("it is taken");
-    receiver
+    receiver.into()
+}
+
+#[test]
+fn a_look_that_does_not_end_is_told_and_what_is_asked_meanwhile_is_bounded() {
+    let proc = tempfile::tempdir().expect("a temporary directory");
+    let mut discovery = Discovery::new(proc.path());
+    let (_hangs, look) = std::sync::mpsc::channel();
+    let (_hangs, hearing) = std::sync::mpsc::channel();
+    discovery.look = Some(Awaited::from(look).for_seconds(61));
+    assert!(discovery.missing()[0].reason.starts_with("a look at processes has gone on for 1 min"));
+    discovery.hearing = Some(Awaited::from(hearing).for_seconds(125));
+    assert!(discovery.missing()[1].reason.starts_with("a look at what processes told has gone on for 2 min"));
+    for pid in 1..100_000 {
+        discovery.saw(pid);
+    }
+    assert!(discovery.asked.len() <= MOST_REMEMBERED && discovery.all);
+    discovery.saw(7);
+    discovery.unused(HashSet::new(), &|file| file);
+    assert!(discovery.asked.is_empty(), "none of them lives");
 }
 
 #[test]
@@ -49,7 +68,7 @@ fn what_a_process_tells_does_not_wait_for_the_search_of_another() {
     let pid = running.child.id();
     let mut discovery = running.discovery();
     let (_searches, search) = std::sync::mpsc::channel();
-    discovery.look = Some(search);
+    discovery.look = Some(search.into());
     discovery.work(&mut told_addresses(pid, &[(Operation::PostSend, running.post_send)]), &Known::default);
     while discovery.hearing.is_some() {
         assert!(discovery.wait(Duration::from_secs(60)), "it is looked at");
@@ -96,5 +115,46 @@ fn places_are_handed_over_in_parts_and_nothing_is_looked_at_before_the_last() {
     assert_eq!(discovery.next(2).count(), 1);
     discovery.work(&mut Addresses::default(), &Known::default);
     assert!(discovery.look.is_some());
+    running.end();
+}
+
+#[test]
+fn whoever_writes_over_his_own_library_has_only_those_searched_that_map_it_and_once_a_minute() {
+    let mut running = Running::start();
+    let mut discovery = running.discovery();
+    let pid = running.child.id();
+    discovery.saw(pid);
+    let places = look(&mut discovery);
+    let file = places[0].place.file();
+    discovery.remember(Process { pid: 1, files: vec![((8, 1), 1)], ..Process::default() });
+    // One that a known provider is not enough for.
+    let known = || attached_to(&places);
+    for searches in [true, false, true] {
+        assert!(!discovery.look_anew(&[file].into()), "the host's providers are not asked");
+        assert!(!discovery.all && discovery.search.iter().eq([&pid]));
+        discovery.work(&mut Addresses::default(), &known);
+        assert_eq!((discovery.look.is_some(), discovery.search.is_empty()), (searches, searches));
+        assert!(found(&mut discovery).is_empty(), "its places are known");
+        if !searches {
+            discovery.searched = Instant::now().checked_sub(SEARCH_PERIOD);
+        }
+    }
+    discovery.look_anew(&[file].into());
+    discovery.searched = None;
+    discovery.work(&mut Addresses::default(), &Known::default);
+    assert_eq!(found(&mut discovery).len(), 3, "what is let go is found again");
+    discovery.keep(file);
+    assert!(discovery.look_anew(&[file].into()) && discovery.all);
+    running.end();
+}
+
+#[test]
+fn a_provider_of_any_name_is_found_again_when_it_was_written_over() {
+    let mut running = Running::named("train", DEVICE, 0);
+    let mut discovery = running.discovery();
+    let places = take(&mut discovery, running.child.id(), &[(Operation::PostSend, running.post_send)]);
+    discovery.look_anew(&[places[0].place.file()].into());
+    let found = look(&mut discovery);
+    assert!(found.iter().any(|opened| opened.key() == places[0].key()), "{:?}", discovery.missing());
     running.end();
 }
