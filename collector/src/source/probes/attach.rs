@@ -206,14 +206,13 @@ impl Attached {
     }
 
     /// Attaches at a place that was looked into, once per file and offset; when its group is off, it waits with it.
-    /// Returns whether there is something new.
-    pub(super) fn attach(&mut self, opened: Opened) -> bool {
-        let posts = opened.operation == Some(Operation::PostSend);
-        let new = self.ebpf.as_mut().is_some_and(|ebpf| self.uprobes.attach(ebpf, opened));
-        if posts {
+    pub(super) fn attach(&mut self, opened: Opened) {
+        if opened.operation == Some(Operation::PostSend) {
             self.reports.retain(|report| report.name != POST_SEND);
         }
-        new
+        if let Some(ebpf) = &mut self.ebpf {
+            self.uprobes.attach(ebpf, opened);
+        }
     }
 
     /// Finds out whether returns may be probed here: to be called before the first one is.
@@ -273,9 +272,9 @@ impl Attached {
         self.uprobes.detach_overwritten()
     }
 
-    /// Detaches from a file that no process maps any more. Returns whether it was attached to.
-    pub(super) fn detach_file(&mut self, file: FileId) -> bool {
-        self.uprobes.detach_file(file)
+    /// Detaches from a file that no process maps any more.
+    pub(super) fn detach_file(&mut self, file: FileId) {
+        self.uprobes.detach_file(file);
     }
 
     /// Says why the data-path probe is not attached anywhere; `wanted` is false when it is switched off.

@@ -99,13 +99,12 @@ impl Uprobes {
     }
 
     /// Attaches at a place that was looked into, once per file and offset: the program of its operation, not now when the
-    /// operation's group is off, or the one that learns. Without such a program nothing happens. Returns whether there is
-    /// something new.
-    pub(super) fn attach(&mut self, ebpf: &mut Ebpf, opened: Opened) -> bool {
+    /// operation's group is off, or the one that learns. Without such a program nothing happens.
+    pub(super) fn attach(&mut self, ebpf: &mut Ebpf, opened: Opened) {
         let Opened { operation, place, found } = opened;
         let program = operation.map_or(LEARN, Operation::name);
         if ebpf.program(program).is_none() {
-            return false;
+            return;
         }
         let (file, point) = match found {
             Ok((library, point)) => match self.hold(&place, library) {
@@ -120,7 +119,7 @@ impl Uprobes {
         };
         let there = |site: &Site| (site.operation, site.file, site.entry) == (operation, file, place.offset);
         if self.sites.iter().any(there) {
-            return false;
+            return;
         }
         let mut site = Site {
             operation,
@@ -152,7 +151,6 @@ impl Uprobes {
             }
         }
         self.sites.push(site);
-        true
     }
 
     /// Keeps the file of a place, unless it is kept. Returns the number it is known under, which is another one's when it is
@@ -301,18 +299,17 @@ impl Uprobes {
     }
 
     /// Detaches from a file and lets it go: one that no process maps, by this number or by one under which an overlay shows
-    /// it. Returns whether it was attached to.
-    pub(super) fn detach_file(&mut self, file: FileId) -> bool {
-        let refused = self.refused.forget(file);
+    /// it.
+    pub(super) fn detach_file(&mut self, file: FileId) {
+        self.refused.forget(file);
         if self.same.remove(&file).is_some() {
-            return refused;
+            return;
         }
         // What was seen under other numbers as well is let go with its first; the next look finds it again.
         self.same.retain(|_, other| *other != file);
         let mut gone: Vec<Site> = self.sites.extract_if(.., |site| site.file == file).collect();
         close(gone.iter_mut().flat_map(|site| site.links.drain(..)).collect());
         self.libraries.remove(&file);
-        refused || !gone.is_empty()
     }
 }
 
