@@ -8,9 +8,9 @@
 //! memory   contexts, QPs and CQs in the memory of a process whose calls were not watched from the start
 //! provider the verbs libraries by the names of their files
 //! bypass   what a process maps with which it can post where no probe sees it
-//! ```
-//!
 //! look     the looks themselves, in threads
+//! missing  what is not seen of processes, and why
+//! ```
 //!
 //! The verbs process tells the places of the builds the host has. Any other is met through the processes that use it: one
 //! look at all of them at the start, then one at each process that creates or changes a QP for the first time. A look
@@ -28,6 +28,7 @@ mod bypass;
 mod device;
 mod look;
 mod memory;
+mod missing;
 mod process;
 mod provider;
 
@@ -42,11 +43,11 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 pub(super) use self::address::Addresses;
 use self::bypass::Calls;
 use self::look::{Look, Looked, Start};
+pub(super) use self::missing::OWN_BUILD;
 use self::process::{Heard, Process, Whom};
 use super::awaited::{self, Awaited};
 use super::opened::{Known, Opened};
 use crate::observation::{self, Text, Unseen, Way};
-use crate::source::Missing;
 use crate::source::proc::says_ended;
 use crate::source::verbs::FileId;
 
@@ -55,9 +56,6 @@ const MOST_REMEMBERED: usize = 16_384;
 
 /// Between two searches for the sake of files that were written over: whoever owns one can write to it without end.
 const SEARCH_PERIOD: Duration = Duration::from_secs(60);
-
-/// What is not seen where processes cannot be looked at.
-pub(super) const OWN_BUILD: &str = "what processes with a provider build of their own post";
 
 /// The processes that use verbs, and what they map.
 pub(super) struct Discovery {
@@ -395,51 +393,6 @@ impl Discovery {
         }
         self.told = now;
     }
-
-    /// The processes of which is known that they use verbs and not where.
-    pub(super) fn missing(&self) -> Vec<Missing> {
-        let mut reasons: BTreeMap<(&str, Option<&str>), Vec<String>> = BTreeMap::new();
-        let mut processes: Vec<&Process> = self.known.values().collect();
-        processes.sort_unstable_by_key(|process| process.pid);
-        for process in processes {
-            if let Some(why) = &process.missing {
-                let who = format!("{} ({})", process.comm, process.pid);
-                reasons.entry((&why.reason, why.fix.as_deref())).or_default().push(who);
-            }
-        }
-        let mut missing: Vec<Missing> = reasons
-            .into_iter()
-            .map(|((reason, fix), who)| Missing {
-                what: format!("what {} posts", some_of(&who)),
-                reason: reason.to_owned(),
-                fix: fix.map(str::to_owned),
-            })
-            .collect();
-        let counted = [
-            (
-                self.refused.len() as u64,
-                "processes may not be looked at, so a provider build of their own is not found",
-                Some("give it CAP_SYS_PTRACE"),
-            ),
-            (self.forgotten, "processes use verbs beyond those that are remembered", None),
-        ];
-        for (n, reason, fix) in counted {
-            if n > 0 {
-                let what = "what other processes post".to_owned();
-                missing.push(Missing { what, reason: format!("{n} {reason}"), fix: fix.map(str::to_owned) });
-            }
-        }
-        let awaited = [(&self.look, "a look at processes"), (&self.hearing, "a look at what processes told")];
-        missing.extend(awaited.into_iter().filter_map(|(look, who)| look.as_ref()?.missing(OWN_BUILD, who)));
-        missing
-    }
-}
-
-/// The first of many.
-fn some_of(all: &[String]) -> String {
-    const SHOWN: usize = 4;
-    let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if all.len() > SHOWN { format!("{shown} and {} more", all.len() - SHOWN) } else { shown }
 }
 
 #[cfg(test)]
