@@ -10,6 +10,8 @@ use crate::theme::Theme;
 
 /// Cells between two pieces.
 const GAP: usize = 3;
+/// How dear a hint is: no piece is cheaper.
+const HINT: u8 = 10;
 /// A pane of so many rows can spare a second one for what does not fit into the first.
 const TALL: u16 = 18;
 
@@ -77,13 +79,17 @@ impl<'t> About<'t> {
     /// What else to know.
     pub(crate) fn hint(self, text: impl Into<String>) -> Self {
         let style = self.theme.dim;
-        self.with(10, text, style)
+        self.with(HINT, text, style)
     }
 
     /// Draws it into the first row of an area, or the first two. Gives back the area whose first row is the last of them.
     pub(crate) fn draw(mut self, buf: &mut Buffer, area: Rect) -> Rect {
         let room = usize::from(area.width).saturating_sub(2);
         let rows = if area.height >= TALL { 2 } else { 1 };
+        if self.lines(room).len() > 1 {
+            // A hint is not worth a row.
+            self.pieces.retain(|(keep, _)| *keep > HINT);
+        }
         while self.pieces.len() > 1 && self.lines(room).len() > rows {
             let cheapest = self.pieces.iter().enumerate().min_by_key(|(_, (keep, _))| *keep).map(|(at, _)| at);
             let Some(cheapest) = cheapest else { break };
@@ -145,7 +151,7 @@ mod tests {
     #[test]
     fn a_tall_pane_has_a_second_row_for_what_does_not_fit_into_the_first() {
         assert_eq!(drawn(80, TALL), ["5 things   since noon   counted   not seen: the rest   l"]);
-        assert_eq!(drawn(50, TALL), ["5 things   since noon   counted", "not seen: the rest   l"]);
+        assert_eq!(drawn(50, TALL), ["5 things   since noon   counted", "not seen: the rest"]);
         assert_eq!(drawn(25, TALL), ["5 things   counted", "not seen: the rest"]);
     }
 }
