@@ -83,10 +83,10 @@ fn keys(tmux: &Tmux, scenario: &Scenario) {
     tmux.shows(&scenario.facts(5));
     if scenario.name != "healthy" {
         tmux.press(&["Enter", "h", "h", "h"]);
-        tmux.shows(&[" at  14:0", "◆"]);
+        tmux.shows(&[" at    14:0", "◆"]);
         // Two of them at once would be another key to a terminal.
         tmux.press(&["Escape"]);
-        tmux.shows(&[" now 14:0"]);
+        tmux.shows(&[" until 14:0"]);
         tmux.press(&["Escape"]);
         tmux.shows(&scenario.facts(5));
     }
