@@ -1,7 +1,7 @@
 //! The figures of another model of the same queue, and how near this one comes.
 //!
 //! That model was run once for 100 ms for each row. One run of 100 ms is one draw: its mark rate scatters by a tenth to a
-//! fifth between seeds where the queue is rarely above Kmin, and the premature share of W2 by a quarter.
+//! quarter between seeds where the queue is rarely above Kmin, and the premature share of W2 by a quarter.
 
 use super::*;
 
