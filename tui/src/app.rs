@@ -1,4 +1,10 @@
 //! What is open and what is shown; where keys and clicks go.
+//!
+//! - [`time`]: where in time the screen stands, and how fast it goes on
+//! - [`ways`]: from pane to pane and back
+
+mod time;
+mod ways;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,6 +19,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use self::time::MINUTE_NS;
 use crate::help::Help;
 use crate::key::{self, Action, Time};
 use crate::moments::Moments;
@@ -25,7 +32,7 @@ use crate::pane::pcie::PciePane;
 use crate::pane::port::PortPane;
 use crate::pane::qp::QpPane;
 use crate::pane::qps::Qps;
-use crate::pane::{Pane, PaneId, Reaction, Scene, Target, below, row, wrap};
+use crate::pane::{Pane, PaneId, Reaction, Scene, below, row, wrap};
 use crate::screen::ScreenOptions;
 use crate::theme::{Theme, ThemeName};
 use crate::{ascii, frame, number};
@@ -38,12 +45,6 @@ const MESSAGE_NS: u64 = 6_000_000_000;
 const TOGETHER_NS: u64 = 1_000_000_000;
 /// A world of more QPs is not freed by the screen's thread: a frame would wait for it.
 const MANY_QPS: usize = 4_096;
-/// Polling intervals that can be asked for, ns.
-const INTERVALS: Range<u64> = 100_000_000..60_000_000_001;
-/// How far `←` and `→` go in a running replay, ns.
-const LEAP_NS: u64 = 10_000_000_000;
-/// What `{` and `}` lead over.
-const MINUTE_NS: u64 = 60_000_000_000;
 /// Rows a banner takes at most.
 const MOST_BANNER: usize = 3;
 /// Rows a turn of the wheel moves.
@@ -428,135 +429,6 @@ impl App {
             text.push('\n');
         }
         text
-    }
-
-    fn react(&mut self, reaction: Reaction, now: Nanos) {
-        match reaction {
-            Reaction::Ignored | Reaction::Done => {}
-            Reaction::Copy(text, what) => {
-                self.say(&format!("{what} copied: {} lines (if the terminal allows it)", text.lines().count()), now);
-                self.copied = Some(text);
-            }
-            Reaction::Open(target) => {
-                let pane = match target {
-                    Target::Port(key) => {
-                        self.panes.port.show(key);
-                        PaneId::Port
-                    }
-                    Target::Qp(id) => {
-                        self.panes.qp.show(id);
-                        PaneId::Qp
-                    }
-                    Target::Finding(rule, key) => {
-                        self.panes.findings.show(rule, key);
-                        PaneId::Findings
-                    }
-                };
-                self.go(pane);
-            }
-        }
-    }
-
-    fn go(&mut self, pane: PaneId) {
-        if pane != self.open {
-            self.trail.retain(|before| *before != pane);
-            self.trail.push(self.open);
-            self.arrive(pane);
-        }
-        self.help = None;
-    }
-
-    /// Opens a pane. The overview is where every way begins: from there none leads back.
-    fn arrive(&mut self, pane: PaneId) {
-        self.open = pane;
-        if pane == PaneId::Overview {
-            self.trail.clear();
-        }
-    }
-
-    /// Opens a pane; one that shows a single thing shows what is selected here.
-    fn go_to_selected(&mut self, pane: PaneId) {
-        let shown = self.shown.clone();
-        let status = &self.latest.status;
-        let (world, generation) = (&shown.world, shown.generation);
-        let scene = Scene { world, status, coverage: &self.coverage.1, generation, theme: &self.theme };
-        match self.panes.get(self.open).points_at(pane, scene) {
-            Some(target) if pane != self.open => self.react(Reaction::Open(target), 0),
-            _ => self.go(pane),
-        }
-    }
-
-    fn turn(&mut self, by: usize) {
-        let at = PaneId::ALL.iter().position(|pane| *pane == self.open).unwrap_or(0);
-        self.go(PaneId::ALL[(at + by) % PaneId::ALL.len()]);
-    }
-
-    fn pause(&mut self) {
-        if self.replay() {
-            self.feed.send(if self.latest.status.paused { Command::Resume } else { Command::Pause });
-        } else {
-            self.frozen = !self.frozen;
-            if self.frozen {
-                self.moments.hold(&self.shown);
-            } else {
-                self.shown = self.latest.clone();
-            }
-        }
-    }
-
-    /// To the kept moment before or after the one shown.
-    fn look_back(&mut self, forward: bool, now: Nanos) {
-        if let Some(moment) = self.moments.beside(&self.shown, forward) {
-            self.shown = moment;
-        } else if forward {
-            self.say("here the screen was frozen; space goes on", now);
-        } else {
-            self.say("no older moment is kept whole; the charts reach further back: 2, then h l", now);
-        }
-    }
-
-    /// To the kept moment a minute before or after the one shown, or as far as they reach.
-    fn look_far(&mut self, forward: bool, now: Nanos) {
-        let from = self.shown.world.now;
-        let is_far = |at: Nanos| at.abs_diff(from) >= MINUTE_NS;
-        let mut moved = false;
-        while !is_far(self.shown.world.now)
-            && let Some(moment) = self.moments.beside(&self.shown, forward)
-        {
-            (self.shown, moved) = (moment, true);
-        }
-        if !moved {
-            self.look_back(forward, now);
-        }
-    }
-
-    /// One step of a replay: `by` ns, or what the arrows do.
-    fn step(&mut self, forward: bool, by: Option<u64>) {
-        let (world, status) = (&self.latest.world, &self.latest.status);
-        let paused = (status.paused || status.ended) && by.is_none();
-        let by = by.unwrap_or(if paused { world.window_ns } else { LEAP_NS });
-        // On the way to a time a further step counts from there, not from where the replay happens to be.
-        let from = status.seeking.filter(|t| *t != Nanos::MAX);
-        self.feed.send(match (forward, paused, from) {
-            (true, true, None) => Command::Step,
-            (true, ..) => Command::Seek(from.unwrap_or(world.now).saturating_add(by)),
-            (false, ..) => Command::Seek(from.unwrap_or(world.now).saturating_sub(by).max(world.started)),
-        });
-    }
-
-    fn pace(&mut self, faster: bool, now: Nanos) {
-        let status = &self.latest.status;
-        if status.mode == Mode::Replay {
-            let speed = if status.speed.is_finite() { status.speed } else { 64.0 };
-            let wanted = (if faster { speed * 2.0 } else { speed / 2.0 }).clamp(0.125, 1024.0);
-            self.feed.send(Command::Speed(wanted));
-            self.say(&format!("asked for ×{wanted}"), now);
-        } else {
-            let wanted = if faster { status.interval_ns / 2 } else { status.interval_ns.saturating_mul(2) };
-            let wanted = wanted.clamp(INTERVALS.start, INTERVALS.end - 1);
-            self.feed.send(Command::Interval(wanted));
-            self.say(&format!("asked for a look every {}", number::span(wanted)), now);
-        }
     }
 
     fn record(&mut self, now: Nanos) {
