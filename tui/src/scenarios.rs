@@ -206,3 +206,35 @@ fn kept() {
     }
     println!("{asked}: {moments}; {} MiB resident with the engine and all else", resident());
 }
+
+/// Not a test but a tool: what of `tests/tests/screens/scenarios.toml` does not stand on the screen, long before a terminal says so:
+/// `cargo test -p rdmascope --lib facts -- --ignored --nocapture`.
+#[test]
+#[ignore = "tool: prints the facts of the terminal test that are not on the screen"]
+fn facts_of_the_terminal_test() {
+    let table: toml::Table = toml::from_str(include_str!("../../tests/tests/screens/scenarios.toml")).unwrap();
+    for scenario in table["scenario"].as_array().unwrap() {
+        let number = |key: &str| scenario.get(key).and_then(toml::Value::as_integer);
+        let name = scenario["name"].as_str().unwrap();
+        let mut play = Play::new(name);
+        if let Some(qps_per_port) = number("qps_per_port").map(|n| u32::try_from(n).unwrap()) {
+            play.simulator = Simulator::with_size(name, 1, collector::sim::Size { qps_per_port }).unwrap();
+        }
+        play.until(u64::try_from(number("seconds").unwrap()).unwrap() * SECOND);
+        play.engine.finish();
+        let world = play.engine.snapshot();
+        let status = Status { sources: vec![play.simulator.availability()], ..Status::new(Mode::Replay) };
+        let feed = Feed::new(world.clone(), status.clone());
+        feed.publish(world, status);
+        let panes: Vec<String> = (1..=9).map(|pane| pane.to_string()).collect();
+        for at in 0..panes.len() {
+            let keys: Vec<&str> = panes[..=at].iter().map(String::as_str).collect();
+            let text = screen(feed.clone(), (120, 40), &keys);
+            for fact in scenario[&panes[at]].as_array().unwrap().iter().filter_map(toml::Value::as_str) {
+                if !text.contains(fact) {
+                    println!("{name} {}: {fact:?}\n{text}", panes[at]);
+                }
+            }
+        }
+    }
+}

@@ -271,7 +271,11 @@ fn uplink(view: &View<'_>, bridge: &PcieRecord, its: &[&PortRecord]) -> Option<V
         advice: "Move adapters to other root ports, or let each work with the GPU behind its own switch (GPUDirect), so that \
                  the uplink is not crossed."
             .to_owned(),
-        would_raise: "the adapters counting stalls of the bus, and the traffic's way (to the host or to a peer)".to_owned(),
+        would_raise: if full {
+            "the traffic's way (to the host or to a peer)".to_owned()
+        } else {
+            "the adapters waiting for the bus, and the traffic's way (to the host or to a peer)".to_owned()
+        },
         part_of: downgraded(view, bridge),
         since: view.since(FLAT_S),
         revision: u64::from(of == Direction::Rx) | u64::from(full) << 1 | (gpus as u64) << 8,

@@ -193,6 +193,7 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             "errors/bit",
         ));
     }
+    let belongs = root::of_link(view, port, &["link.down", "phy.post_fec"]);
     if port.lanes.is_some_and(|lanes| lanes > 0 && port.rate_gbps.is_some_and(|rate| rate / f64::from(lanes) >= 50.0)) {
         summary.push_str(&format!("; its FEC (KP4) corrects up to {KP4_LIMIT:e}"));
         evidence.push(Evidence::new("pre-FEC bit error ratio, limit of KP4", None, ber, KP4_LIMIT, "errors/bit"));
@@ -215,12 +216,15 @@ fn trend(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  temperature and received power (ethtool -m), and compare with the other end. Replace what does not get \
                  better."
             .to_owned(),
-        would_raise: if sure {
+        would_raise: if belongs.is_some() {
+            // What it belongs to is surer.
+            String::new()
+        } else if sure {
             "errors that FEC could not correct".to_owned()
         } else {
             "one lane far above the others, or errors that FEC could not correct".to_owned()
         },
-        part_of: root::of_link(view, port, &["link.down", "phy.post_fec"]),
+        part_of: belongs,
         since,
         revision: doubled << 8 | lane.map_or(0, |(lane, _)| u64::from(lane.number) + 1),
     })))

@@ -293,6 +293,13 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
             );
             (text, quiet.alike)
         }
+        (Some(now), _) if busy_link => {
+            (format!("; small operations take {:.1} µs, which the busy link explains as well", now / 1000.0), false)
+        }
+        (Some(now), None) => {
+            let now = now / 1000.0;
+            (format!("; small operations take {now:.1} µs, and no time with at most half as many QPs was seen"), false)
+        }
         _ => ("; whether operations take longer is not known".to_owned(), false),
     };
     let limit = level.filter(|_| risen).map(|quiet| quiet.latency_ns * settings.slower);
@@ -319,6 +326,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         would_raise: match (risen, alike) {
             (true, true) => "a counter of context misses, which no driver offers",
             (true, false) => "windows with few QPs in which about as much was posted",
+            (false, _) if posted.small_latency_ns.is_some() => "a time with at most half as many QPs, to compare with",
             (false, _) => "the latency of small operations, measured by the probes",
         }
         .to_owned(),

@@ -233,6 +233,8 @@ impl SimPort {
         self.hw.set("duplicate_request", random.below(50));
         self.ethtool.set("rx_bytes_phy", past << 5);
         self.ethtool.set("tx_bytes_phy", past << 5);
+        self.ethtool.set("rx_packets_phy", past >> 7);
+        self.ethtool.set("tx_packets_phy", past >> 7);
         self.ethtool.set("rx_bits_phy", past << 8);
         self.ethtool.set("rx_corrected_bits_phy", past >> 18);
         self.ethtool.set("link_down_events_phy", self.pma.values[2]);

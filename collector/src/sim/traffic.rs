@@ -66,7 +66,9 @@ impl SimPort {
         let (moved, hits) = self.post(bytes, tick, &congestion, random);
         // Some traffic is not posted where the probes look; what arrives is about what is sent.
         let sent = moved.max(bytes * 0.97) * OVERHEAD;
-        let received = bytes * OVERHEAD * (1.0 + 0.01 * random.swing());
+        // Between bursts the peers' control messages come as this port's go.
+        let arrives = if bytes > 0.0 { bytes } else { moved };
+        let received = arrives * OVERHEAD * (1.0 + 0.01 * random.swing());
         self.count(sent, received, random);
         if self.infiniband {
             self.pma.add("port_xmit_wait", random.count(4_000.0 * self.load * tick.dt_s));

@@ -150,6 +150,8 @@ impl Pane for Ecn {
         self.follow(scene.world, &ports);
         match action {
             Action::WhatIf => {
+                // The question is about this port, whichever needs a look later.
+                self.chosen = ports.get(self.list.row).map(|port| port.key);
                 if let Some(port) = ports.get(self.list.row) {
                     self.what_if.ask(&name(scene.world, port), scene.world, port);
                 }
@@ -179,7 +181,10 @@ impl Pane for Ecn {
                 });
             }
             Action::PageDown | Action::PageUp if self.text.scroll(action, self.lines) => {}
-            _ if self.list.act(action, ports.len()) => self.choose(&ports),
+            _ if self.list.act(action, ports.len()) => {
+                self.what_if.close();
+                self.choose(&ports);
+            }
             _ => return Reaction::Ignored,
         }
         Reaction::Done

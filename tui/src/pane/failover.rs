@@ -170,7 +170,7 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
     let about = match &world.probes {
         None => about.unseen("who moved a QP, its timers, posts (no probes)"),
         Some(probes) if !probes.sees_modify(false) => about.unseen("who moved a QP (its probe is not attached)"),
-        Some(_) => about.sure("t4 is the first post where completions are not seen").beyond("the peers' side"),
+        Some(_) => about.sure("t4: by posts where completions are not seen").beyond("the peers' side"),
     };
     match world.failovers_dropped {
         0 => about,
@@ -296,7 +296,10 @@ fn detail(scene: Scene<'_>, incident: &Failover, width: usize) -> Vec<Line<'stat
     };
     entry(
         "warning",
-        &format!("{}: the time there was to drain (t0 to the outage)", spanned(incident.warning)),
+        &format!(
+            "{}: from t0, which alone need not be reason enough to drain, to the outage",
+            spanned(incident.warning)
+        ),
         theme.text,
     );
     let outage = outage(scene.world, incident);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use collector::finding::{Book, Evidence, Finding, FindingState, Grade, SubjectKey};
 use collector::incident::{self, Place};
 use collector::inventory::World;
+use collector::observation::Nanos;
 use collector::rule::{self, View};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -25,12 +26,15 @@ use crate::selection::Selection;
 /// Evidence that is older than the usual window of a rule is not of now, ns.
 const FRESH_NS: u64 = 10_000_000_000;
 
+/// A finding that was chosen: one of a rule and a subject, and of several of them that have been the one that began then.
+type Chosen = (&'static str, SubjectKey, Option<Nanos>);
+
 /// The pane.
 #[derive(Default)]
 pub(crate) struct Findings {
     list: Selection,
     /// The chosen finding stays chosen when the list moves.
-    chosen: Option<(&'static str, SubjectKey)>,
+    chosen: Option<Chosen>,
     /// The detail has the whole pane.
     whole: bool,
     /// It was opened from elsewhere: out of it leads back there.
@@ -49,19 +53,21 @@ pub(crate) struct Findings {
 impl Findings {
     /// Shows a finding, all of it.
     pub(crate) fn show(&mut self, rule: &'static str, key: SubjectKey) {
-        *self = Self { chosen: Some((rule, key)), whole: true, direct: true, ..Self::default() };
+        *self = Self { chosen: Some((rule, key, None)), whole: true, direct: true, ..Self::default() };
     }
 
     fn follow(&mut self, findings: &[&Arc<Finding>]) {
-        if let Some((rule, key)) = &self.chosen
-            && let Some(at) = findings.iter().position(|f| f.rule == *rule && f.key == *key)
-        {
+        let Some((rule, key, began)) = &self.chosen else { return };
+        let its = |f: &&Arc<Finding>| f.rule == *rule && f.key == *key;
+        // One that is over keeps its beginning; where it is no longer remembered the newest takes its place.
+        let exactly = findings.iter().position(|f| its(f) && began.is_none_or(|began| f.first_t == began));
+        if let Some(at) = exactly.or_else(|| findings.iter().position(|f| its(&f))) {
             self.list.row = at;
         }
     }
 
     fn choose(&mut self, findings: &[&Arc<Finding>]) {
-        self.chosen = findings.get(self.list.row).map(|f| (f.rule, f.key.clone()));
+        self.chosen = findings.get(self.list.row).map(|f| (f.rule, f.key.clone(), Some(f.first_t)));
         self.text = Selection::default();
         self.cursor = 0;
     }
@@ -335,7 +341,10 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     };
     section("before it", &names(true), theme.text, &mut lines);
     section("led to", &names(false), theme.text, &mut lines);
-    section("do", &finding.advice, theme.strong, &mut lines);
+    // What was to be done before the port fell is no advice any more.
+    let fallen = finding.part_of.as_deref().is_some_and(|root| root.starts_with("link.down:"));
+    let before = if fallen { "the port has fallen since, and link.down says what to do now. Before: " } else { "" };
+    section("do", &format!("{before}{}", finding.advice), theme.strong, &mut lines);
     evidence(finding, scene, page, &mut lines);
     let look = Charts { lead: page.chart_lead(), cells: page.cells(), rows: page.chart_rows, cursor: page.cursor };
     charts(scene, finding, look, &mut lines);

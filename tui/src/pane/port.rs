@@ -235,7 +235,12 @@ fn about<'t>(scene: Scene<'t>, port: &PortRecord, looked: &Looked) -> About<'t> 
     let mut unseen: Vec<&str> = lanes.map(|(label, ..)| label.trim_end_matches("/s")).collect();
     unseen.extend(lacking);
     let judged: Vec<&str> = Looked::kinds().filter(|kind| !lacking.contains(kind)).collect();
-    let judged = if judged.is_empty() { String::new() } else { format!("rules look at {}", judged.join(", ")) };
+    let found = health::worst(world, port).is_some();
+    let judged = match (judged.is_empty(), found) {
+        (true, _) => String::new(),
+        (false, true) => format!("rules look at {}", judged.join(", ")),
+        (false, false) => format!("no rule objects; they look at {}", judged.join(", ")),
+    };
     let beyond = if unseen.is_empty() { "the other end of the link" } else { "" };
     About::what(scene.theme, format!("watched since {since}")).sure(judged).unseen(unseen.join(", ")).beyond(beyond)
 }

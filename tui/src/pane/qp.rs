@@ -178,6 +178,9 @@ fn about<'t>(scene: Scene<'t>, qp: &QpRecord) -> About<'t> {
     let since = if qp.created { format!("created {since}") } else { format!("found {since}, older than that") };
     let detail = qp.detail.as_ref();
     let sure = match detail.filter(|_| qp.stats_t.is_some()) {
+        None if qp.stats_t.is_some() => {
+            "posts counted; its sizes and latencies are not kept, for there are too many QPs"
+        }
         None => "",
         Some(detail) => watched::said(
             detail.sampled_ns.is_some(),

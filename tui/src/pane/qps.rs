@@ -281,6 +281,7 @@ impl Qps {
             (Some(_), 0) => String::new(),
             (Some(_), blind) => format!("what {} of them send [9]", number::grouped(blind as u64)),
         };
+        let beyond = if unseen.is_empty() { "what their peers send" } else { "" };
         // The dead send nothing: they would be where nobody looks.
         let dead_first = !grouped && COLUMNS[self.sort].0 == Of::Rate && !self.ascending;
         let first = if dead_first && self.rows.in_error() != (0, 0) { "the dead, then " } else { "" };
@@ -291,6 +292,7 @@ impl Qps {
             .alarm(in_error(self.rows.in_error()))
             .sure(watched::how(world.probes.as_deref()))
             .unseen(unseen)
+            .beyond(beyond)
             .since(format!("counted since {}", number::moment(world, world.watched_since(), false)))
             .draw(buf, area)
     }

@@ -27,8 +27,11 @@ use crate::theme::Theme;
 /// Loads the model is asked about: nothing happens near zero, and a full link is a question of its own.
 const LOADS: (f64, f64) = (0.05, 0.95);
 
-/// Sizes of bursts that are tried, the usual one first.
-const BURSTS: [u64; 4] = [256 << 10, 64 << 10, 16 << 10, 1 << 20];
+/// Sizes of bursts that are tried; of two of the same distance the usual one counts.
+const BURSTS: [u64; 4] = [16 << 10, 64 << 10, USUAL_BURST, 1 << 20];
+const USUAL_BURST: u64 = 256 << 10;
+/// How often a size between two of them is tried, where they mark more and less than what was measured.
+const BETWEEN: usize = 3;
 /// The model comes near when it marks at most so many times what was measured, or so many times less.
 const NEAR: f64 = 2.0;
 /// The measured share is of the newest windows, at most so many, and of this many at least.
@@ -266,18 +269,33 @@ fn report(mut question: Question, measured: Measured) -> Result<String, String> 
 /// Takes bursts of the size with which the model marks nearest to what was measured in this time, ns; why not, where none is
 /// near.
 fn calibrated(question: &mut Question, measured: f64, ns: Nanos) -> Result<String, String> {
-    let mut tried = Vec::new();
-    for bytes in BURSTS {
+    let run = |bytes: u64| {
         let mut params = question.params.clone();
         if let Workload::Bursts { bytes: size, .. } = &mut params.workload {
             *size = bytes;
         }
         let marked = Measure::of_at_most(&params, &[question.l], MOST_PACKETS).and_then(|figures| figures.mark_rate);
-        tried.push((bytes, marked.unwrap_or(0.0), params.workload));
-    }
+        (bytes, marked.unwrap_or(0.0), params.workload)
+    };
+    let mut tried = BURSTS.map(run).to_vec();
     let apart = |marked: f64| if marked > 0.0 { (marked / measured).ln().abs() } else { f64::INFINITY };
+    let near = |tried: &[(u64, f64, Workload)]| tried.iter().any(|(_, marked, _)| apart(*marked) <= NEAR.ln());
+    for _ in 0..BETWEEN {
+        // Smaller bursts are marked less, as a rule: the first pair with what was measured between them.
+        let between = tried.windows(2).position(|pair| (pair[0].1 < measured) != (pair[1].1 < measured));
+        let Some(at) = between.filter(|_| !near(&tried)) else { break };
+        // The middle of both as factors, in whole packets.
+        let middle = (tried[at].0 as f64 * tried[at + 1].0 as f64).sqrt();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two sizes")]
+        let bytes = (middle as u64).next_multiple_of(4096);
+        tried.insert(at + 1, run(bytes));
+    }
     let share = |share: f64| number::plain(Some(share * 100.0)).into_owned();
-    let nearest = tried.iter().min_by(|a, b| apart(a.1).total_cmp(&apart(b.1))).filter(|t| apart(t.1) <= NEAR.ln());
+    let unusual = |bytes: u64| bytes.abs_diff(USUAL_BURST);
+    let nearest = tried
+        .iter()
+        .min_by(|a, b| apart(a.1).total_cmp(&apart(b.1)).then(unusual(a.0).cmp(&unusual(b.0))))
+        .filter(|tried| apart(tried.1) <= NEAR.ln());
     let Some((bytes, marked, workload)) = nearest else {
         let tried: Vec<_> = tried.iter().map(|(b, m, _)| format!("{} {} %", number::bytes(*b), share(*m))).collect();
         return Err(format!(

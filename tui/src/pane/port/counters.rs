@@ -28,14 +28,14 @@ pub(super) fn names(series: &Series, word: &str) -> bool {
     series.name.to_ascii_lowercase().contains(word) || series.def.help.to_ascii_lowercase().contains(word)
 }
 
-/// How far down the list a counter belongs: errors that grew lately, signs of congestion that did, both where they grew since
-/// anybody watches, the rest.
+/// How far down the list a counter belongs: errors that grew lately, signs of congestion and of what was sent again that did,
+/// all of them where they grew since anybody watches, the rest.
 pub(super) fn sign(series: &Series, lately: Nanos) -> u8 {
     let grew = |from| series.growth_since(from).is_some_and(|growth| growth.sum > 0);
     match series.def.class {
         Class::Error if series.saturated() || grew(lately) => 0,
-        Class::Congestion if grew(lately) => 1,
-        Class::Error | Class::Congestion if grew(0) => 2,
+        Class::Congestion | Class::Transport if grew(lately) => 1,
+        Class::Error | Class::Congestion | Class::Transport if grew(0) => 2,
         _ => 3,
     }
 }
