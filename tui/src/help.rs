@@ -23,7 +23,7 @@ fn meaning(pane: PaneId) -> &'static str {
             "Every port in a row, what it does now, and below the findings, worst first. NOW is the last interval, bits per \
              second of RDMA; RETR ERR AER count the last 60 s; PAUSE is the share of time this port was told to stop; CNP/s: \
              sent and handled together. HEALTH is the worst finding in a word; ok, note: a finding that \
-             is no trouble; ok, in part: nothing reads its link errors, PCIe or adapter (see 2). In the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its \
+             is no trouble; ok, in part: nobody reads its link errors, PCIe or adapter, or too little is seen of its QPs (see 2). In the header: \"seen\", bytes and QPs the probes see; \"cost\", this program and its \
              probes, of one core."
         }
         PaneId::Port => {

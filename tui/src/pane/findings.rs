@@ -470,6 +470,31 @@ mod tests {
     }
 
     #[test]
+    fn each_of_several_that_are_over_can_be_opened_though_one_like_it_is_raised() {
+        let mut world = (*sample::faulty()).clone();
+        let first = world.findings[0].clone();
+        for back in [10, 20, 30] {
+            let mut over = (*first).clone();
+            (over.state, over.first_t) = (FindingState::Cleared, first.first_t - back);
+            world.cleared.push(Arc::new(over));
+        }
+        let world = Arc::new(world);
+        let (status, theme) = (Status::new(Mode::Live), Theme::new(ThemeName::Dark, true));
+        let coverage = collector::inventory::Coverage::default();
+        let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+        let mut pane = Findings::default();
+        let mut seen = Vec::new();
+        for _ in 0..world.findings.len() + world.cleared.len() {
+            let area = Rect::new(0, 0, 120, 40);
+            let mut buf = Buffer::empty(area);
+            pane.draw(scene, area, &mut buf);
+            seen.push(pane.list.row);
+            pane.act(Action::Down, scene);
+        }
+        assert_eq!(seen, (0..world.findings.len() + world.cleared.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn what_was_there_before_it_did_not_follow_from_it() {
         let mut world = (*sample::faulty()).clone();
         let id = world.findings[0].id();

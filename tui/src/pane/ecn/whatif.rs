@@ -456,6 +456,21 @@ mod tests {
     }
 
     #[test]
+    fn a_share_between_those_of_two_sizes_is_met_by_one_between_them() {
+        let marked = |bytes: u64| {
+            let mut params = short(0.6).params;
+            params.workload = Workload::Bursts { bytes, load: 0.6 };
+            Measure::of_at_most(&params, &[2.0], MOST_PACKETS).unwrap().mark_rate.unwrap()
+        };
+        let (low, high) = (marked(BURSTS[1]), marked(BURSTS[2]));
+        assert!(high > 4.0 * low, "{low} {high}: there is a gap");
+        let mut question = short(0.6);
+        calibrated(&mut question, (low * high).sqrt(), 60_000_000_000).unwrap();
+        let Workload::Bursts { bytes, .. } = question.params.workload else { panic!("bursts") };
+        assert!(BURSTS[1] < bytes && bytes < BURSTS[2], "{bytes}");
+    }
+
+    #[test]
     fn bursts_are_taken_of_the_size_with_which_the_model_marks_as_the_port_does() {
         let mut question = short(0.6);
         let marked = |bytes: u64| {
