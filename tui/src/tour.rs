@@ -1,11 +1,15 @@
-//! The captures in docs/tour.md are what the screen shows: each block behind a line
+//! The captures in docs/tour.md and README.md are what the screen shows: each block behind a line
 //! `<!-- screen: SCENARIO SECOND COLUMNSxROWS [KEY…] -->` is held against it.
 
 use std::path::Path;
 
 use crate::scenarios::{Play, SECOND, screen};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tour.md");
+/// The pages, and how many captures each has at least: of a healthy node and of each fault; of one.
+const PAGES: [(&str, usize); 2] = [
+    (concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tour.md"), 9),
+    (concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"), 1),
+];
 const BEGIN: &str = "<!-- screen: ";
 
 /// The page with its captures made anew.
@@ -36,19 +40,23 @@ fn capture(asked: &str) -> String {
 
 #[test]
 fn the_captures_of_the_tour_are_what_the_screen_shows() {
-    let page = std::fs::read_to_string(Path::new(PAGE)).expect("the page is there");
-    let made = made_anew(&page);
-    assert!(page.matches(BEGIN).count() >= 9, "a healthy node, and each fault");
-    for (shown, written) in made.lines().zip(page.lines()) {
-        assert_eq!(shown, written, "cargo test -p rdmascope --lib write_the_tour -- --ignored");
+    for (path, least) in PAGES {
+        let page = std::fs::read_to_string(Path::new(path)).expect("the page is there");
+        let made = made_anew(&page);
+        assert!(page.matches(BEGIN).count() >= least, "{path}");
+        for (shown, written) in made.lines().zip(page.lines()) {
+            assert_eq!(shown, written, "cargo test -p rdmascope --lib write_the_tour -- --ignored");
+        }
+        assert_eq!(made, page);
     }
-    assert_eq!(made, page);
 }
 
 /// Not a test but a tool: `cargo test -p rdmascope --lib write_the_tour -- --ignored`.
 #[test]
-#[ignore = "tool: writes the captures of docs/tour.md"]
+#[ignore = "tool: writes the captures of docs/tour.md and README.md"]
 fn write_the_tour() {
-    let page = std::fs::read_to_string(PAGE).expect("the page is there");
-    std::fs::write(PAGE, made_anew(&page)).expect("it can be written");
+    for (path, _) in PAGES {
+        let page = std::fs::read_to_string(path).expect("the page is there");
+        std::fs::write(path, made_anew(&page)).expect("it can be written");
+    }
 }
