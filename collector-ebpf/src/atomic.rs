@@ -52,6 +52,27 @@ pub fn swap(value: &AtomicU64, new: u64) -> u64 {
     }
 }
 
+/// Writes `new` where `old` is, and gives what was there.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "one instruction")]
+pub fn swap_if(value: &AtomicU64, old: u64, new: u64) -> u64 {
+    #[cfg(not(target_arch = "bpf"))]
+    return match value.compare_exchange(
+        old,
+        new,
+        core::sync::atomic::Ordering::SeqCst,
+        core::sync::atomic::Ordering::SeqCst,
+    ) {
+        Ok(before) | Err(before) => before,
+    };
+    #[cfg(target_arch = "bpf")]
+    // SAFETY: as in `add`.
+    unsafe {
+        use core::intrinsics::{AtomicOrdering, atomic_cxchg};
+        atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(value.as_ptr(), old, new).0
+    }
+}
+
 /// Reads without ordering anything. In BPF an aligned volatile access: single words are not torn there either.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "one instruction")]

@@ -41,7 +41,16 @@ pub struct Watch {
     pub latency: AtomicU64,
     /// Every how many signalled requests of a QP one is timed, less 1: a power of two less 1.
     pub mask: AtomicU64,
+    /// Grows by [`CHANGE`] whenever the kernel makes, modifies or destroys a QP of a process, and has [`FOLLOWED`] while
+    /// that is watched. While it stays the same, no address in a process has become another QP's: that one would have had
+    /// to be made and modified before it was posted to.
+    pub changes: AtomicU64,
 }
+
+/// [`Watch::changes`]: all that happens to QPs is seen.
+pub const FOLLOWED: u64 = 1;
+/// [`Watch::changes`]: one change.
+pub const CHANGE: u64 = 2;
 
 /// What a timed work request is found by.
 #[repr(C)]
@@ -77,6 +86,17 @@ pub trait Table {
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
 pub fn posted(slot: &Slot, index: u32, wr_id: u64, order: u64, now: u64, watch: &Watch, table: &impl Table) {
+    if let Some(by_order) = is_timed(slot, wr_id, order, watch) {
+        let key = PendingKey { id: if by_order { order } else { wr_id }, slot: index, by_order: u32::from(by_order) };
+        table.put(&key, &Pending { t: now, epoch: atomic::load(&watch.epoch) });
+    }
+}
+
+/// The same, but for what is kept of a request that is timed: by its order or by its id, if it is.
+#[inline(always)]
+#[must_use]
+#[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
+pub fn is_timed(slot: &Slot, wr_id: u64, order: u64, watch: &Watch) -> Option<bool> {
     let repeated = atomic::swap(&slot.last_wr_id, wr_id) == wr_id && order != 0;
     let mut pairing = atomic::load(&slot.pairing);
     if repeated && pairing & REPEATS == 0 {
@@ -84,15 +104,14 @@ pub fn posted(slot: &Slot, index: u32, wr_id: u64, order: u64, now: u64, watch: 
         set(&slot.pairing, REPEATS);
     }
     if atomic::load(&watch.latency) == 0 || order & atomic::load(&watch.mask) != 0 {
-        return;
+        return None;
     }
     let by_order = pairing & REPEATS != 0;
     // Whether the ids repeat is not known at the first request.
     if pairing & BROKEN != 0 && by_order || order == 0 && !by_order {
-        return;
+        return None;
     }
-    let key = PendingKey { id: if by_order { order } else { wr_id }, slot: index, by_order: u32::from(by_order) };
-    table.put(&key, &Pending { t: now, epoch: atomic::load(&watch.epoch) });
+    Some(by_order)
 }
 
 /// A send has completed without an error; its latency in ns, if it was timed.

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::atomic;
+use crate::{atomic, pairing};
 
 /// Length of a device's name, in the kernel (`IB_DEVICE_NAME_MAX`) and in libibverbs (`IBV_SYSFS_NAME_MAX`).
 pub const NAME_LEN: usize = 64;
@@ -23,6 +23,9 @@ const LAST_OPCODE: u32 = 15;
 
 /// Marks that share one element of the array of marks: elements of a BPF array are 8 bytes at least, marks are one.
 pub const MARKS_PER_BLOCK: u32 = 64;
+
+/// Places for processes whose last QP is found without a hash; a power of two.
+pub const LAST_PLACES: u32 = 1 << 12;
 
 /// A device's name, zero-filled.
 #[repr(C, align(8))]
@@ -128,10 +131,10 @@ pub struct Slot {
     pub device: AtomicU64,
     /// `CLOCK_MONOTONIC` ns of the first post or completion that was seen.
     pub created: AtomicU64,
-    /// Process.
-    pub tgid: AtomicU64,
-    /// QP number.
-    pub qpn: AtomicU64,
+    /// Process and QP number, see [`who`].
+    pub who: AtomicU64,
+    /// [`Watch::changes`](crate::pairing::Watch::changes) at the last look at the `ibv_qp` itself; 0 before the first one.
+    pub looked: AtomicU64,
     /// One of [`state`].
     pub state: AtomicU64,
     /// `CLOCK_MONOTONIC` ns at which the kernel created the QP; 0 when that was not seen.
@@ -170,6 +173,12 @@ pub struct Slot {
     pub turn: AtomicU64,
 }
 
+/// [`Slot::who`]: the process in the upper half, the QP number in the lower one.
+#[must_use]
+pub const fn who(tgid: u32, qpn: u32) -> u64 {
+    (tgid as u64) << 32 | qpn as u64
+}
+
 const _: () = assert!(size_of::<Slot>() == 192, "a slot is three cache lines");
 
 impl Slot {
@@ -180,9 +189,35 @@ impl Slot {
     pub fn is_of(&self, key: &SlotKey) -> bool {
         atomic::load(&self.qp) == key.qp
             && atomic::load(&self.context) == key.context
-            && atomic::load(&self.tgid) == u64::from(key.tgid)
-            && atomic::load(&self.qpn) == u64::from(key.qpn)
+            && atomic::load(&self.who) == who(key.tgid, key.qpn)
             && atomic::load(&self.state) == state::LIVE
+    }
+
+    /// It is that of the QP at this address of the process, and that QP is still the one that was looked at: no QP has been
+    /// made, changed or destroyed since. `changes` was read before.
+    #[must_use]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a pointer into a map stays known to the verifier")]
+    pub fn is_still_at(&self, qp: u64, tgid: u32, changes: u64) -> bool {
+        changes & pairing::FOLLOWED != 0
+            && atomic::load(&self.looked) == changes
+            && atomic::load(&self.qp) == qp
+            && atomic::load(&self.who) >> 32 == u64::from(tgid)
+            && atomic::load(&self.state) == state::LIVE
+    }
+
+    /// The process.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
+    pub fn tgid(&self) -> u32 {
+        (atomic::load(&self.who) >> 32) as u32
+    }
+
+    /// The QP number.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub fn qpn(&self) -> u32 {
+        atomic::load(&self.who) as u32
     }
 
     /// Adds what a walk found, as the last step of one post.
@@ -313,6 +348,24 @@ mod tests {
         assert_eq!([read(&slot.posts), read(&slot.wrs), read(&slot.bytes)], [2, 6, 600]);
         assert_eq!([read(&slot.truncated), read(&slot.unread)], [4, 2]);
         assert_eq!(read(&slot.last_post), 9);
+    }
+
+    #[test]
+    fn a_slot_is_found_by_the_address_alone_only_while_no_qp_has_changed() {
+        let slot = Slot::default();
+        let seen = 4 | pairing::FOLLOWED;
+        for (field, value) in [(&slot.qp, 0x1000), (&slot.who, who(7, 9)), (&slot.state, state::LIVE)] {
+            field.store(value, Ordering::Relaxed);
+        }
+        assert!(!slot.is_still_at(0x1000, 7, 0), "nobody follows, and nobody has looked");
+        slot.looked.store(seen, Ordering::Relaxed);
+        assert!(slot.is_still_at(0x1000, 7, seen));
+        assert!(!slot.is_still_at(0x1000, 7, seen + pairing::CHANGE), "a QP has changed since");
+        assert!(!slot.is_still_at(0x2000, 7, seen), "another address");
+        assert!(!slot.is_still_at(0x1000, 8, seen), "another process");
+        slot.state.store(state::RETIRED, Ordering::Relaxed);
+        assert!(!slot.is_still_at(0x1000, 7, seen), "it was destroyed");
+        assert_eq!((slot.tgid(), slot.qpn()), (7, 9));
     }
 
     #[test]

@@ -35,6 +35,8 @@ fn hits() -> Result<(), String> {
         "push, post_send, signalled, 1 in 8 timed",
         "push, post_send, signalled, each timed",
         "push, post_send, two QPs in turn",
+        "push, post_send, element apart",
+        "push, post_send, element apart, 1 in 8 timed",
     ] {
         ratio(name.trim_start_matches("push, "), name, "push, empty", "(target 1.3)");
     }

@@ -9,7 +9,7 @@ use collector_ebpf::config::Field;
 use collector_ebpf::event::{AH_GRH, Event, attr_mask, has, kind};
 use collector_ebpf::slot::Name;
 
-use super::maps::{CALLS, count, place, report, sign};
+use super::maps::{self, CALLS, count, place, report, sign};
 use super::slots;
 
 /// Pointers from here on are errors (`IS_ERR`, include/linux/err.h).
@@ -35,6 +35,7 @@ fn created(qp: u64, user: u32) {
     if qp == 0 || qp >= ERRORS {
         return;
     }
+    maps::qp_changes();
     let mut event = new_event(kind::CREATE);
     event.has |= user;
     if read_qp(qp, &mut event) {
@@ -63,6 +64,7 @@ fn modify_qp_kernel(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 fn modify_entered(ctx: &ProbeContext, user: u32) {
+    maps::qp_changes();
     let (Some(qp), Some(attr), Some(mask)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1), ctx.arg::<u64>(2)) else { return };
     let mut event = new_event(kind::MODIFY);
     event.has |= user;
@@ -112,6 +114,7 @@ fn modify_qp_return(ctx: RetProbeContext) -> u32 {
 /// created a QP with it.
 #[kprobe]
 fn destroy_qp(ctx: ProbeContext) -> u32 {
+    maps::qp_changes();
     let (Some(qp), Some(udata)) = (ctx.arg::<u64>(0), ctx.arg::<u64>(1)) else { return 0 };
     let mut event = new_event(kind::DESTROY);
     if udata != 0 {

@@ -12,8 +12,8 @@ use collector_ebpf::config::{Config, Field};
 use collector_ebpf::event::Event;
 use collector_ebpf::fan::Fan;
 use collector_ebpf::outcome::Outcome;
-use collector_ebpf::pairing::{Pending, PendingKey, Watch};
-use collector_ebpf::slot::{ContextKey, MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide};
+use collector_ebpf::pairing::{CHANGE, Pending, PendingKey, Watch};
+use collector_ebpf::slot::{ContextKey, LAST_PLACES, MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide};
 
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 
@@ -111,6 +111,18 @@ pub(super) static NAMES: HashMap<u64, Name> = HashMap::with_max_entries(1024, 0)
 /// The last slot of each process, plus one.
 #[map]
 pub(super) static LAST_SLOT: LruHashMap<u32, u64> = LruHashMap::with_max_entries(16_384, 0);
+
+/// The same, found without a hash, in a place that several processes may have: the process in the upper half, the slot
+/// plus one in the lower. It belongs to the first of them until user space finds it gone.
+#[map]
+static LAST_OF: Array<u64> = Array::with_max_entries(LAST_PLACES, BPF_F_MMAPABLE);
+
+/// Slots by the addresses of their QPs, see [`near`].
+#[map]
+static NEAR: Array<u64> = Array::with_max_entries(NEAR_PLACES, 0);
+
+/// Places of [`NEAR`].
+const NEAR_PLACES: u32 = 1 << 14;
 
 /// Processes of which completions on a queue of several QPs were found that tell no QP.
 #[map]
@@ -269,10 +281,28 @@ pub(super) fn watch() -> Option<&'static Watch> {
     WATCH.get_ptr(0).map(|watch| unsafe { &*watch })
 }
 
-/// Posts are watched now.
+/// Notes that a QP of some process is made, modified or destroyed.
 #[inline(always)]
-pub(super) fn watches_posts() -> bool {
-    watch().is_some_and(|watch| atomic::load(&watch.posts) != 0)
+pub(super) fn qp_changes() {
+    if let Some(watch) = watch() {
+        atomic::add(&watch.changes, CHANGE);
+    }
+}
+
+/// Where the slot of a process's QP is noted by the QP's address, plus one. A hint: QPs whose addresses fall together
+/// write over each other's.
+#[inline(always)]
+pub(super) fn near(qp: u64, tgid: u32) -> Option<&'static AtomicU64> {
+    let hash = (qp ^ u64::from(tgid) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+    // SAFETY: as in `slot`; the elements are 8-byte aligned.
+    NEAR.get_ptr(hash as u32 & (NEAR_PLACES - 1)).map(|near| unsafe { AtomicU64::from_ptr(near.cast_mut()) })
+}
+
+/// The place of a process among those that are found without a hash, see [`LAST_OF`].
+#[inline(always)]
+pub(super) fn last_of(tgid: u32) -> Option<&'static AtomicU64> {
+    // SAFETY: as in `near`.
+    LAST_OF.get_ptr(tgid & (LAST_PLACES - 1)).map(|last| unsafe { AtomicU64::from_ptr(last.cast_mut()) })
 }
 
 /// Completions are watched now.

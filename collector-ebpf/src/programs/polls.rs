@@ -177,7 +177,7 @@ fn owner(key: &SlotKey) -> Option<u32> {
         return Some(index);
     }
     let index = slots::find_or_give(key)?;
-    slots::introduce(index, key, None);
+    slots::introduce(index, key, 0, 0);
     Some(index)
 }
 
@@ -245,7 +245,7 @@ extern "C" fn tell(index: u32, status: u32, vendor_err: u64, now: u64) -> u64 {
     let Some(slot) = maps::slot(index) else { return 0 };
     let mut event = Event::new(kind::COMPLETION, now);
     sign(&mut event);
-    event.qpn = atomic::load(&slot.qpn) as u32;
+    event.qpn = slot.qpn();
     event.slot = index;
     event.has = has::QPN | has::SLOT | has::USER;
     event.status = status;

@@ -1,10 +1,14 @@
 //! Slots: found, given out at the first post or completion of a QP, retired when the QP is destroyed.
 
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+
+use aya_ebpf::helpers::generated::bpf_probe_read_user as bpf_probe_read_user_raw;
 use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_user, bpf_probe_read_user_str_bytes,
 };
 use collector_ebpf::atomic;
-use collector_ebpf::slot::{Name, QpKey, SlotKey, state};
+use collector_ebpf::slot::{Name, QpKey, SlotKey, state, who};
 
 use super::maps::{self, BORN, BY_CONTEXT, BY_QPN, CQS, CqKey, CqUse, FREED, NAMES, NOEXIST, SLOT_OF, count};
 
@@ -28,8 +32,12 @@ impl Head {
     /// The `ibv_qp` at an address of the current process.
     #[inline(always)]
     pub(super) fn read(qp: u64) -> Option<Self> {
-        // SAFETY: the helper checks the address; every bit pattern is valid.
-        unsafe { bpf_probe_read_user(qp as *const Self) }.ok()
+        let mut head = MaybeUninit::<Self>::uninit();
+        // SAFETY: the helper checks the address, and fills it where it returns 0; every bit pattern is valid.
+        unsafe {
+            let read = bpf_probe_read_user_raw(head.as_mut_ptr().cast(), size_of::<Self>() as u32, qp as *const c_void);
+            (read == 0).then(|| head.assume_init())
+        }
     }
 }
 
@@ -55,8 +63,8 @@ fn give(key: &SlotKey) -> Option<u32> {
     let slot = maps::slot(index)?;
     atomic::store(&slot.qp, key.qp);
     atomic::store(&slot.context, key.context);
-    atomic::store(&slot.tgid, u64::from(key.tgid));
-    atomic::store(&slot.qpn, u64::from(key.qpn));
+    atomic::store(&slot.who, who(key.tgid, key.qpn));
+    atomic::store(&slot.looked, 0);
     atomic::store(&slot.device, 0);
     // SAFETY: the helper has no precondition.
     atomic::store(&slot.created, unsafe { bpf_ktime_get_ns() });
@@ -79,12 +87,17 @@ fn give(key: &SlotKey) -> Option<u32> {
 
 /// Notes which device a slot belongs to, so that a destroy call finds the slot, when its QP was created, and which queues
 /// its completions go to.
-pub(super) fn introduce(index: u32, key: &SlotKey, head: Option<&Head>) {
+/// Both 0 where they are not known.
+pub(super) fn introduce(index: u32, key: &SlotKey, send_cq: u64, recv_cq: u64) {
     let Some(slot) = maps::slot(index) else { return };
-    let Some(name) = device_name(key.context) else { return count(|totals| &mut totals.no_name) };
+    let mut name = MaybeUninit::uninit();
+    let name = empty(&mut name);
+    if !read_device_name(key.context, name) {
+        return count(|totals| &mut totals.no_name);
+    }
     let device = name.id();
     // It is there already for all QPs of a device but the first.
-    if NAMES.get_ptr(device).is_none() && NAMES.insert(device, &name, 0).is_err() {
+    if NAMES.get_ptr(device).is_none() && NAMES.insert(device, &*name, 0).is_err() {
         count(|totals| &mut totals.no_name);
     }
     let by_qpn = QpKey { device, qpn: u64::from(key.qpn) };
@@ -95,9 +108,10 @@ pub(super) fn introduce(index: u32, key: &SlotKey, head: Option<&Head>) {
     if let Some(born) = unsafe { BORN.get(by_qpn) } {
         atomic::store(&slot.born, *born);
     }
-    if let Some(head) = head {
-        uses(key, device, head.send_cq, CqUse::SENDS | CqUse::WATCHED);
-        uses(key, device, head.recv_cq, CqUse::RECEIVES | CqUse::WATCHED);
+    for (cq, role) in [(send_cq, CqUse::SENDS), (recv_cq, CqUse::RECEIVES)] {
+        if cq != 0 {
+            uses(key, device, cq, role | CqUse::WATCHED);
+        }
     }
     atomic::store(&slot.device, device);
 }
@@ -105,7 +119,11 @@ pub(super) fn introduce(index: u32, key: &SlotKey, head: Option<&Head>) {
 /// Notes which queues the completions of a QP go to that need not have posted yet.
 #[inline(always)]
 pub(super) fn queues(qp: u64, head: &Head) {
-    let Some(name) = device_name(head.context) else { return };
+    let mut name = MaybeUninit::uninit();
+    let name = empty(&mut name);
+    if !read_device_name(head.context, name) {
+        return;
+    }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     let key = SlotKey { qp, context: head.context, tgid, qpn: head.qpn };
     let device = name.id();
@@ -148,16 +166,27 @@ fn uses(key: &SlotKey, device: u64, cq: u64, role: u32) {
     let _ = CQS.insert(cq, present, 0);
 }
 
-/// Reads `context->device->name`.
+/// No name, written word by word: otherwise by a call, for which there is no room on the stack of 6.1.
 #[inline(always)]
-fn device_name(context: u64) -> Option<Name> {
-    let mut name = Name::EMPTY;
+fn empty(name: &mut MaybeUninit<Name>) -> &mut Name {
+    let words = name.as_mut_ptr().cast::<u64>();
+    for i in 0..size_of::<Name>() / 8 {
+        // SAFETY: it lies in `name`, which is aligned for it.
+        unsafe { words.add(i).write_volatile(0) };
+    }
+    // SAFETY: all of it was written.
+    unsafe { name.assume_init_mut() }
+}
+
+/// Reads `context->device->name`; `false` where there is none.
+#[inline(always)]
+fn read_device_name(context: u64, name: &mut Name) -> bool {
     // SAFETY: the helpers check the addresses.
     unsafe {
-        let device = bpf_probe_read_user(context as *const u64).ok()?;
-        bpf_probe_read_user_str_bytes(device.wrapping_add(DEVICE_NAME) as *const u8, &mut name.0).ok()?;
+        let Ok(device) = bpf_probe_read_user(context as *const u64) else { return false };
+        let read = bpf_probe_read_user_str_bytes(device.wrapping_add(DEVICE_NAME) as *const u8, &mut name.0);
+        read.is_ok() && name.0[0] != 0
     }
-    (name.0[0] != 0).then_some(name)
 }
 
 /// Notes when the kernel created a QP for a process.
@@ -178,8 +207,8 @@ pub(super) fn retire(device: u64, qpn: u32) -> Option<u32> {
     let key = SlotKey {
         qp: atomic::load(&slot.qp),
         context: atomic::load(&slot.context),
-        tgid: atomic::load(&slot.tgid) as u32,
-        qpn: atomic::load(&slot.qpn) as u32,
+        tgid: slot.tgid(),
+        qpn: slot.qpn(),
     };
     let _ = SLOT_OF.remove(key);
     // It may have been known by its completions alone before it posted.

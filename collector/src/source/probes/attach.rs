@@ -71,6 +71,9 @@ const MODULES: &str = "/sys/module";
 
 /// The name of the destroy probe's report: without it, QPs that are reused at once cannot be told apart.
 pub(super) const DESTROY: &str = "ib_destroy_qp_user";
+/// Those that with it tell all that happens to the QPs of processes.
+const CREATE: &str = "ib_create_qp_user";
+const MODIFY: &str = "ib_modify_qp_with_udata";
 /// The name of the data-path probe's reports, where there is but one.
 pub(super) const POST_SEND: &str = Operation::PostSend.name();
 /// The name of the AER probe's report.
@@ -193,6 +196,11 @@ impl Attached {
     /// A probe of this name is attached.
     pub(super) fn has(&self, name: &str) -> bool {
         self.reports().any(|report| report.name == name && report.attached)
+    }
+
+    /// All that happens to QPs of processes is seen: one cannot take another's address unnoticed.
+    pub(super) fn follows_qps(&self) -> bool {
+        [CREATE, MODIFY, DESTROY].iter().all(|name| self.has(name))
     }
 
     /// The probe on an operation is or was attached somewhere.

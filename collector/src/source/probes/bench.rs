@@ -90,6 +90,8 @@ const COMPLETIONS: usize = 16;
 enum Call {
     /// One work request with one element, with these flags.
     Post { flags: u64 },
+    /// The same, with the element far from the work request.
+    PostApart { flags: u64 },
     /// The same, to two QPs in turn.
     PostInTurn,
     /// So many completions.
@@ -139,6 +141,13 @@ fn cases() -> Vec<Case> {
         case("push, post_send, signalled, no latency", push(2), signalled, Timing::None),
         case("push, post_send, signalled, 1 in 8 timed", push(2), signalled, Timing::OneIn(8)),
         case("push, post_send, two QPs in turn", push(2), Call::PostInTurn, Timing::None),
+        case(
+            "push, post_send, element apart, 1 in 8 timed",
+            push(2),
+            Call::PostApart { flags: SIGNALLED },
+            Timing::OneIn(8),
+        ),
+        case("push, post_send, element apart", push(2), Call::PostApart { flags: SIGNALLED }, Timing::None),
         case("push, post_send, signalled, each timed", push(2), signalled, Timing::OneIn(1)),
         // Follows the case that posted and timed what is completed here.
         case("push, poll_cq, 1 completion, timed", push(4), Call::Poll(1), Timing::OneIn(1)),
@@ -161,10 +170,18 @@ struct Scene {
     context: Box<[u64; 32]>,
     /// Two of `ibv_qp`: the context lies at 0, the number in the upper half of the word at 48.
     qps: Box<[[u64; 24]; 2]>,
-    wr: Box<[u64; 16]>,
-    sge: Box<[u64; 2]>,
+    wr: Box<WithElement>,
+    /// The element that lies elsewhere.
+    apart: Box<[u64; 2]>,
     /// `ibv_wc`, 48 bytes each.
     wcs: Box<[[u64; 6]; COMPLETIONS]>,
+}
+
+/// `ibv_send_wr` and the `ibv_sge` behind it, as most processes have them.
+#[repr(align(256))]
+struct WithElement {
+    wr: [u64; 16],
+    sge: [u64; 2],
 }
 
 impl Scene {
@@ -173,8 +190,8 @@ impl Scene {
             device: Box::new([0; 12]),
             context: Box::new([0; 32]),
             qps: Box::new([[0; 24]; 2]),
-            wr: Box::new([0; 16]),
-            sge: Box::new([0, 64]),
+            wr: Box::new(WithElement { wr: [0; 16], sge: [0, 64] }),
+            apart: Box::new([0, 64]),
             wcs: Box::new([[0; 6]; COMPLETIONS]),
         };
         scene.device[3] = u64::from_le_bytes(*b"measured");
@@ -182,30 +199,32 @@ impl Scene {
         for (qp, number) in scene.qps.iter_mut().zip(1..) {
             (qp[0], qp[6]) = (scene.context.as_ptr() as u64, number << 32);
         }
-        (scene.wr[2], scene.wr[3]) = (scene.sge.as_ptr() as u64, 1 | 2 << 32);
+        scene.wr.wr[3] = 1 | 2 << 32;
         scene.wcs.iter_mut().for_each(|wc| wc[3] = 1 << 32);
         scene
     }
 
     /// The CPU time of one call, ns. Work requests have the numbers from `first` on.
     fn time(&mut self, case: &Case, first: u64) -> f64 {
-        self.wr[4] = match case.call {
-            Call::Post { flags } => flags,
-            _ => 0,
+        (self.wr.wr[2], self.wr.wr[4]) = match case.call {
+            Call::Post { flags } => (self.wr.sge.as_ptr() as u64, flags),
+            Call::PostApart { flags } => (self.apart.as_ptr() as u64, flags),
+            _ => (self.wr.sge.as_ptr() as u64, 0),
         };
         let begin = thread_cpu_ns();
         for call in 0..u64::from(CALLS) {
-            self.wr[0] = first + call;
+            self.wr.wr[0] = first + call;
             self.wcs[0][0] = first + call;
             let scene = black_box(&*self);
             let [one, two] = &*scene.qps;
+            let wr = scene.wr.wr.as_ptr();
             // SAFETY: the functions follow none of their arguments.
             let found = unsafe {
                 match case.call {
-                    Call::Post { .. } => (case.function)(one.as_ptr(), scene.wr.as_ptr(), std::ptr::null()),
+                    Call::Post { .. } | Call::PostApart { .. } => (case.function)(one.as_ptr(), wr, std::ptr::null()),
                     Call::PostInTurn => {
                         let qp = if call % 2 == 0 { one } else { two };
-                        (case.function)(qp.as_ptr(), scene.wr.as_ptr(), std::ptr::null())
+                        (case.function)(qp.as_ptr(), wr, std::ptr::null())
                     }
                     // A queue has its context at 0, as a queue pair has.
                     Call::Poll(n) => (case.function)(one.as_ptr(), n as *const u64, scene.wcs.as_ptr().cast()),
@@ -234,6 +253,8 @@ fn load() -> Result<(Attached, Maps), String> {
     let why = attached.reports().find_map(|report| report.reason.clone());
     let ebpf = attached.ebpf().ok_or_else(|| why.unwrap_or_else(|| "no program can be loaded".to_owned()))?;
     let maps = Maps::take(ebpf, sizes)?;
+    // The QPs here are nobody's, so nothing happens to them that would go unseen.
+    maps.follow(true);
     Ok((attached, maps))
 }
 

@@ -27,7 +27,11 @@ impl Probes {
             self.discovery.inherit(&mut before.discovery);
             return self.refresh();
         }
-        if self.attached.catch_up() {
+        let new = self.attached.catch_up();
+        if let Some(running) = &self.running {
+            running.maps.follow(self.attached.follows_qps());
+        }
+        if new {
             self.refresh();
         }
     }

@@ -375,8 +375,8 @@ impl Qps {
             self.end(store, qp, now, now, emit);
         }
         // Its QPs may have been told to end, and another process may get its number.
-        for tgid in &self.untold {
-            verdicts.entry(*tgid).or_insert_with(|| gone(*tgid));
+        for tgid in self.untold.iter().copied().chain(store.processes()) {
+            verdicts.entry(tgid).or_insert_with(|| gone(tgid));
         }
         for (tgid, _) in verdicts.into_iter().filter(|(_, gone)| *gone) {
             self.untold.remove(&tgid);

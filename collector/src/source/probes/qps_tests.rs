@@ -20,6 +20,8 @@ struct Memory {
     names: Vec<Name>,
     unlinked: HashSet<u32>,
     free: Vec<u32>,
+    /// Processes that have a place of their own.
+    processes: Vec<u32>,
     forgotten: Vec<u32>,
 }
 
@@ -33,6 +35,7 @@ impl Memory {
             names: vec![name("rxea"), name("rxeb")],
             unlinked: HashSet::new(),
             free: Vec::new(),
+            processes: Vec::new(),
             forgotten: Vec::new(),
         }
     }
@@ -41,8 +44,7 @@ impl Memory {
     fn give(&self, index: u32, device: &str, qpn: u64, tgid: u64, created: u64) {
         let slot = &self.slots[index as usize];
         slot.device.store(name(device).id(), Relaxed);
-        slot.qpn.store(qpn, Relaxed);
-        slot.tgid.store(tgid, Relaxed);
+        slot.who.store(tgid << 32 | qpn, Relaxed);
         slot.created.store(created, Relaxed);
         slot.state.store(state::LIVE, Relaxed);
     }
@@ -105,6 +107,9 @@ impl Store for Memory {
         clear(&self.slots[index as usize], self.wide.get(index as usize), self.outcomes.get(index as usize));
         self.free.push(index);
         true
+    }
+    fn processes(&self) -> Vec<u32> {
+        self.processes.clone()
     }
     fn forget_process(&mut self, tgid: u32) {
         self.forgotten.push(tgid);
@@ -359,6 +364,15 @@ fn the_qps_of_a_process_that_is_gone_are_forgotten_with_their_last_numbers() {
     assert_eq!(bench.qps.len(), 1);
     bench.sweep(30);
     assert_eq!(bench.said(), ["rxea:18 posts 1 bytes 6 sizes 1"]);
+}
+
+#[test]
+fn the_place_of_a_process_that_is_gone_is_for_another_though_its_qps_were_told_to_end() {
+    let mut bench = Bench::new();
+    bench.memory.processes = vec![100, 200];
+    let Bench { qps, memory, .. } = &mut bench;
+    qps.reap(memory, 20, &|pid| pid == 100, &mut |_| {});
+    assert_eq!(memory.forgotten, [100]);
 }
 
 /// A QP with three work requests, whose completions are watched.

@@ -63,6 +63,7 @@ impl Running {
         let ring = ebpf.take_map("EVENTS").ok_or("the BPF map EVENTS is not in the object")?;
         let ring = RingBuf::try_from(ring).map_err(|error| reason::explain(&error))?;
         let mut maps = Maps::take(ebpf, sizes)?;
+        maps.follow(attached.follows_qps());
         if options.data_path && options.budget != Budget::Share(0.0) {
             attached.try_returns();
         }

@@ -9,8 +9,8 @@ use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues, Queu
 use aya::util::nr_cpus;
 use collector_ebpf::fan::FanCounts;
 use collector_ebpf::outcome::Outcome;
-use collector_ebpf::pairing::Watch;
-use collector_ebpf::slot::{ContextKey, MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide, state};
+use collector_ebpf::pairing::{CHANGE, FOLLOWED, Watch};
+use collector_ebpf::slot::{ContextKey, LAST_PLACES, MARKS_PER_BLOCK, Name, QpKey, Slot, SlotKey, Totals, Wide, state};
 
 use super::mapped::Mapped;
 use crate::observation::Nanos;
@@ -31,19 +31,16 @@ pub(super) trait Store {
     fn unlink(&mut self, index: u32);
     /// Gives an empty slot back.
     fn give_back(&mut self, index: u32) -> bool;
+    /// Processes of which something is kept that another process could use.
+    fn processes(&self) -> Vec<u32>;
     /// Forgets what is kept of a process.
     fn forget_process(&mut self, tgid: u32);
 }
 
 /// What a slot's owner is in the maps.
 pub(super) fn keys(slot: &Slot) -> (SlotKey, QpKey) {
-    #[allow(clippy::cast_possible_truncation, reason = "both are 32 bits wide by nature, see `Slot`")]
-    let key = SlotKey {
-        qp: slot.qp.load(Relaxed),
-        context: slot.context.load(Relaxed),
-        tgid: slot.tgid.load(Relaxed) as u32,
-        qpn: slot.qpn.load(Relaxed) as u32,
-    };
+    let key =
+        SlotKey { qp: slot.qp.load(Relaxed), context: slot.context.load(Relaxed), tgid: slot.tgid(), qpn: slot.qpn() };
     (key, QpKey { device: slot.device.load(Relaxed), qpn: u64::from(key.qpn) })
 }
 
@@ -51,6 +48,7 @@ pub(super) fn keys(slot: &Slot) -> (SlotKey, QpKey) {
 pub(super) fn clear(slot: &Slot, wide: Option<&Wide>, outcome: Option<&Outcome>) {
     for counter in [
         &slot.device,
+        &slot.looked,
         &slot.created,
         &slot.born,
         &slot.posts,
@@ -81,6 +79,12 @@ pub(super) fn clear(slot: &Slot, wide: Option<&Wide>, outcome: Option<&Outcome>)
     slot.state.store(state::FREE, Relaxed);
 }
 
+/// The process a place among the last slots belongs to.
+#[allow(clippy::cast_possible_truncation, reason = "the upper half")]
+const fn process_in(place: u64) -> u32 {
+    (place >> 32) as u32
+}
+
 /// How many elements the arrays have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
@@ -106,6 +110,7 @@ pub(super) struct Maps {
     fans: HashMap<MapData, u64, FanCounts>,
     names: HashMap<MapData, u64, Name>,
     last_slot: HashMap<MapData, u32, u64>,
+    last_of: Mapped<AtomicU64>,
     freed: Queue<MapData, u32>,
     untold: HashMap<MapData, u32, u8>,
     totals: PerCpuArray<MapData, Totals>,
@@ -128,6 +133,8 @@ impl Maps {
         let watch = Mapped::new(array("WATCH")?.as_fd(), 1).map_err(|e| mapped("WATCH", e))?;
         let marks = Mapped::new(array("MARKS")?.as_fd(), words).map_err(|e| mapped("MARKS", e))?;
         let given = Mapped::new(array("GIVEN")?.as_fd(), 1).map_err(|e| mapped("GIVEN", e))?;
+        let last_of = array("LAST_OF")?;
+        let last_of = Mapped::new(last_of.as_fd(), LAST_PLACES as usize).map_err(|e| mapped("LAST_OF", e))?;
         let mut take = |name: &str| ebpf.take_map(name).ok_or_else(|| failed(name, &"it is not in the object"));
         let map = |name: &'static str| move |error: MapError| failed(name, &error);
         Ok(Self {
@@ -137,6 +144,7 @@ impl Maps {
             watch,
             marks,
             given,
+            last_of,
             slot_of: take("SLOT_OF")?.try_into().map_err(map("SLOT_OF"))?,
             by_qpn: take("BY_QPN")?.try_into().map_err(map("BY_QPN"))?,
             by_context: take("BY_CONTEXT")?.try_into().map_err(map("BY_CONTEXT"))?,
@@ -185,6 +193,22 @@ impl Maps {
         watch.posts.store(posts.into(), SeqCst);
         watch.completions.store(completions.into(), SeqCst);
         watch.latency.store((posts && completions).into(), SeqCst);
+    }
+
+    /// Says to the programs whether they see all that happens to QPs from now on: then a QP need not be looked at again while
+    /// nothing does.
+    pub(super) fn follow(&self, followed: bool) {
+        let Some(watch) = self.watch.get(0) else { return };
+        if (watch.changes.load(SeqCst) & FOLLOWED != 0) == followed {
+            return;
+        }
+        if followed {
+            // Something may have happened unseen.
+            watch.changes.fetch_add(CHANGE, SeqCst);
+            watch.changes.fetch_or(FOLLOWED, SeqCst);
+        } else {
+            watch.changes.fetch_and(!FOLLOWED, SeqCst);
+        }
     }
 
     /// Takes out whatever was counted, and every slot that was given out: before anything is told of.
@@ -268,7 +292,19 @@ impl Store for Maps {
         self.freed.push(index, 0).is_ok()
     }
 
+    fn processes(&self) -> Vec<u32> {
+        let places = self.last_of.all().iter().map(|place| place.load(Relaxed));
+        places.filter(|place| *place != 0).map(process_in).collect()
+    }
+
     fn forget_process(&mut self, tgid: u32) {
+        if let Some(place) = self.last_of.get((tgid % LAST_PLACES) as usize) {
+            let present = place.load(Relaxed);
+            if present != 0 && process_in(present) == tgid {
+                // Whoever has it by now keeps it.
+                let _ = place.compare_exchange(present, 0, SeqCst, Relaxed);
+            }
+        }
         // It may never have been entered.
         let _ = self.last_slot.remove(&tgid);
         let _ = self.untold.remove(&tgid);

@@ -134,7 +134,7 @@ fn counted(maps: &Maps, qpn: u32) -> (u64, u64) {
     let given = u32::try_from(maps.given()).expect("there are few");
     let slots = (0..given).filter_map(|index| maps.slot(index));
     slots
-        .filter(|slot| slot.qpn.load(Relaxed) == u64::from(qpn))
+        .filter(|slot| slot.qpn() == qpn)
         .fold((0, 0), |(posts, bytes), slot| (posts + slot.posts.load(Relaxed), bytes + slot.bytes.load(Relaxed)))
 }
 
@@ -182,6 +182,17 @@ fn arguments_are_right_where_a_probe_is_attached_and_a_group_goes_off_and_comes_
         assert_eq!(counted(&maps, qpn), (6, u64::from(6 * (1000 + qpn))), "{chosen}");
     }
 
+    // Each is a QP of its own, mostly at the address of the one before.
+    for qpn in 400..404 {
+        maps.follow(false);
+        maps.follow(true);
+        for bytes in [7, 9] {
+            post(FUNCTIONS[0].0, qpn, 5, bytes);
+        }
+        assert_eq!(counted(&maps, qpn), (10, 80));
+    }
+    maps.follow(false);
+
     let before = Instant::now();
     attached.detach_group(Group::Posts, "over budget");
     let off = before.elapsed();
@@ -206,4 +217,76 @@ fn arguments_are_right_where_a_probe_is_attached_and_a_group_goes_off_and_comes_
     assert!(!kept(&attached));
     uncounted(&maps);
     assert!(attached.reports().all(|report| report.name != "post_send"));
+}
+
+/// Words of a page.
+const PAGE: usize = 512;
+
+#[test]
+fn elements_are_added_up_wherever_they_lie_and_a_qp_is_looked_at_again_when_one_has_changed() {
+    let mut attached = Attached::new(64);
+    let sizes = attached.sizes;
+    let Some(ebpf) = attached.ebpf() else { return println!("skipped: no BPF program can be loaded here") };
+    let maps = Maps::take(ebpf, sizes).expect("the maps are in the object");
+    maps.begin_epoch(0, true, false, 1);
+    maps.follow(true);
+    let function = FUNCTIONS[0].0;
+    attached.attach(Opened::of(Operation::PostSend, &place_of(function)));
+    if !attached.reports().any(|report| report.name == "post_send" && report.attached) {
+        return println!("skipped: uprobes cannot be attached here");
+    }
+    let device = [0, 0, 0, u64::from_le_bytes(*b"measured"), 0, 0, 0, 0, 0, 0, 0, 0];
+    let context = [device.as_ptr() as u64, 0];
+    let mut qp = Qp { words: [context.as_ptr() as u64, 0, 0, 0, 0, 0], handle: 0, qpn: 500 };
+    let mut memory = vec![0_u64; 5 * PAGE];
+    let pages = memory.as_ptr().align_offset(4096);
+    let address = |word: usize| &raw const memory[word] as u64;
+    let addresses: Vec<u64> = (0..memory.len()).map(address).collect();
+    let (mut posts, mut bytes) = (0, 0);
+    // In the midst of a page, at its beginning and at its end.
+    for at in [PAGE + 100, PAGE + 2, 2 * PAGE - 7] {
+        let wr = pages + at;
+        // As near as is read at once, and farther; more than one post at each, since the first finds where it lies.
+        for by in [-2, -13, -14, -15, 5, 16, 17, 18, 300, 16] {
+            let sge = wr.checked_add_signed(by).expect("there is a page before");
+            for n in 0..3 {
+                let length = 1000 + posts;
+                memory[wr..wr + 5].copy_from_slice(&[n, 0, addresses[sge], 1 | 2 << 32, 2]);
+                memory[sge..sge + 2].copy_from_slice(&[0, length | 77 << 32]);
+                // SAFETY: the function follows none of its arguments.
+                unsafe { function(&raw const qp, std::ptr::from_ref(&memory[wr]).cast(), 1) };
+                posts += 1;
+                bytes += length;
+                assert_eq!(counted(&maps, 500), (posts, bytes), "word {at}, element {by} words from it");
+            }
+        }
+    }
+    let slot = maps.slot(0).expect("the first");
+    assert_eq!((slot.qpn(), slot.looked.load(Relaxed) & 1), (500, 1), "its address alone was enough");
+    assert_eq!(slot.signaled.load(Relaxed), posts);
+    let wide = maps.wide(0).expect("the first has one");
+    assert_eq!(wide.opcodes[2].load(Relaxed), posts);
+    assert_eq!(wide.size_log2.iter().map(|n| n.load(Relaxed)).sum::<u64>(), posts);
+
+    // Two work requests, the second with two elements, all beside each other.
+    let wr = pages + PAGE + 100;
+    memory[wr..wr + 5].copy_from_slice(&[1, addresses[wr + 16], addresses[wr + 32], 1 | 2 << 32, 0]);
+    memory[wr + 16..wr + 21].copy_from_slice(&[2, 0, addresses[wr + 34], 2 | 2 << 32, 0]);
+    memory[wr + 32..wr + 38].copy_from_slice(&[0, 10, 0, 200, 0, 3000]);
+    for _ in 0..3 {
+        // SAFETY: as above.
+        unsafe { function(&raw const qp, std::ptr::from_ref(&memory[wr]).cast(), 1) };
+        posts += 1;
+        bytes += 3210;
+    }
+    assert_eq!(counted(&maps, 500), (posts, bytes));
+    assert_eq!(slot.wrs.load(Relaxed), posts + 3);
+
+    // The same address is another QP's: what tells is that one was made.
+    qp.qpn = 501;
+    maps.follow(false);
+    maps.follow(true);
+    // SAFETY: as above.
+    unsafe { function(&raw const qp, std::ptr::from_ref(&memory[wr]).cast(), 1) };
+    assert_eq!((counted(&maps, 500), counted(&maps, 501)), ((posts, bytes), (1, 3210)));
 }
