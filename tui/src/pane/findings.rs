@@ -61,7 +61,7 @@ impl Findings {
         let its = |f: &&Arc<Finding>| f.rule == *rule && f.key == *key;
         // One that is over keeps its beginning; where it is no longer remembered the newest takes its place.
         let exactly = findings.iter().position(|f| its(f) && began.is_none_or(|began| f.first_t == began));
-        if let Some(at) = exactly.or_else(|| findings.iter().position(|f| its(f))) {
+        if let Some(at) = exactly.or_else(|| findings.iter().position(its)) {
             self.list.row = at;
         }
     }
