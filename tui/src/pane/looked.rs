@@ -23,6 +23,8 @@ const QPS: &str = "what its QPs post";
 pub(crate) struct Looked {
     generation: Option<u64>,
     lacking: Vec<(PortKey, Vec<&'static str>)>,
+    /// What is posted is watched on some port.
+    posts: bool,
 }
 
 impl Looked {
@@ -33,13 +35,13 @@ impl Looked {
         }
         let blind: Vec<Vec<Blind>> =
             KINDS.iter().map(|(_, rules)| rules.iter().map(|id| Blind::of(id, world)).collect()).collect();
+        let of_qps = KINDS.iter().zip(&blind).filter(|((kind, _), _)| *kind == QPS).flat_map(|(_, rules)| rules);
+        self.posts = of_qps.into_iter().any(|rule| !matches!(rule, Blind::Everywhere));
+        let watched = self.posts;
         let lacking = |port: &PortRecord| -> Vec<&'static str> {
             let kinds = KINDS.iter().zip(&blind);
             kinds
-                .filter(|((kind, _), rules)| {
-                    let of_all = *kind == QPS && rules.iter().all(|rule| matches!(rule, Blind::Everywhere));
-                    !of_all && rules.iter().all(|rule| rule.to(world, port))
-                })
+                .filter(|((kind, _), rules)| (watched || *kind != QPS) && rules.iter().all(|rule| rule.to(world, port)))
                 .map(|((kind, _), _)| *kind)
                 .collect()
         };
@@ -48,9 +50,11 @@ impl Looked {
         self.lacking = ports.filter(|(_, lacking)| !lacking.is_empty()).collect();
     }
 
-    /// What a port is to be looked at for.
-    pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
-        KINDS.iter().map(|(kind, _)| *kind)
+    /// What this port is looked at for.
+    pub(crate) fn at(&self, port: PortKey) -> Vec<&'static str> {
+        let lacking = self.lacking(port);
+        let kinds = KINDS.iter().map(|(kind, _)| *kind);
+        kinds.filter(|kind| !lacking.contains(kind) && (self.posts || *kind != QPS)).collect()
     }
 
     /// Kinds of trouble that nobody could look at this port for.
@@ -143,6 +147,20 @@ mod tests {
         let disabled = KINDS[1].1.iter().map(|id| (*id).to_owned()).collect();
         world.settings = Arc::new(rule::Settings { disabled, ..rule::Settings::default() });
         assert_eq!(word(&world, 1), ("ok, in part".to_owned(), vec!["PCIe"]));
+    }
+
+    #[test]
+    fn where_nobody_watches_posts_no_rule_is_said_to_look_at_them() {
+        let mut world = (*sample::healthy()).clone();
+        let at = |world: &World| {
+            let mut looked = Looked::default();
+            looked.look(world, 1);
+            (looked.at(world.ports[1].key), looked.lacking(world.ports[1].key).to_vec())
+        };
+        assert_eq!(at(&world), (KINDS.map(|(kind, _)| kind).to_vec(), Vec::new()));
+        let disabled = KINDS[3].1.iter().map(|id| (*id).to_owned()).collect();
+        world.settings = Arc::new(rule::Settings { disabled, ..rule::Settings::default() });
+        assert_eq!(at(&world), (KINDS[..3].iter().map(|(kind, _)| *kind).collect(), Vec::new()));
     }
 
     #[test]

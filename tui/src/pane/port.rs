@@ -234,7 +234,7 @@ fn about<'t>(scene: Scene<'t>, port: &PortRecord, looked: &Looked) -> About<'t> 
     let lanes = LANES.iter().filter(|(_, meanings, _)| newest(port, meanings).is_none());
     let mut unseen: Vec<&str> = lanes.map(|(label, ..)| label.trim_end_matches("/s")).collect();
     unseen.extend(lacking);
-    let judged: Vec<&str> = Looked::kinds().filter(|kind| !lacking.contains(kind)).collect();
+    let judged = looked.at(port.key);
     let found = health::worst(world, port).is_some();
     let judged = match (judged.is_empty(), found) {
         (true, _) => String::new(),

@@ -178,7 +178,7 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         summary.push_str(&format!("; {} of the small operations take more than twice the least", share(late)));
     }
     let standing = standing || late.is_some_and(|late| late >= wanted);
-    if !standing && (late.is_some() || slow.is_some()) {
+    if found.by_pause && !standing && (late.is_some() || slow.is_some()) {
         summary.push_str(", which speaks against a queue on their way: the pause may be of another class than theirs");
     }
     let before = marked_before(view, port, &span);
