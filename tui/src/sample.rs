@@ -425,7 +425,7 @@ impl Node {
         }
         if self.fault && self.second > 75 {
             let since = START + 72 * SECOND;
-            let storm = conclude(
+            let mut storm = conclude(
                 3,
                 Severity::Warning,
                 Grade::Probable,
@@ -435,6 +435,10 @@ impl Node {
                 "Reseat the card or the riser; watch for a link downgrade.",
                 "a non-fatal error on the same path",
             );
+            if let Verdict::Holds(conclusion) = &mut storm {
+                conclusion.key = SubjectKey::Pci("0000:6b:00.0".into());
+                (conclusion.subject.port, conclusion.subject.pci) = (None, Some("0000:6b:00.0".into()));
+            }
             book.enter("pcie.aer_storm", now, vec![storm], &mut changes);
             let since = START + 63 * SECOND;
             let premature = conclude(

@@ -35,6 +35,23 @@ fn panes(name: &str, world: &Arc<World>) {
     }
 }
 
+/// What is looked at is the pane's title; since when, how sure and what is not seen are words of its own.
+#[test]
+fn every_pane_says_since_when_how_sure_and_what_is_not_seen_where_the_screen_is_small() {
+    const SURE: [&str; 6] = ["counted", "no finding in", "rules look at", "judged", "by posts", "count marks"];
+    for world in [sample::healthy(), sample::faulty()] {
+        // The last one is of nothing but what is seen and what is not.
+        for pane in PaneId::ALL.into_iter().filter(|pane| *pane != PaneId::Own) {
+            let options = ScreenOptions { first: pane, ..ScreenOptions::default() };
+            let text = screen(sample::feed(world.clone(), Mode::Live), options, (80, 24)).to_lowercase();
+            let unseen = text.contains("not seen") || text.contains("not judged");
+            assert!(text.contains("since 14:13:2") || text.contains("created 14:13:2"), "{pane:?}: since when?\n{text}");
+            assert!(SURE.iter().any(|sure| text.contains(sure)), "{pane:?}: how sure?\n{text}");
+            assert!(unseen, "{pane:?}: what is not seen?\n{text}");
+        }
+    }
+}
+
 #[test]
 fn the_help_of_every_pane() {
     for pane in PaneId::ALL {

@@ -132,8 +132,8 @@ impl Overview {
         let all = rule::all().len();
         let blind = match self.unjudged {
             (0, 0) => String::new(),
-            (0, part) => format!("; {part} of {all} rules are judged only in part [9]"),
-            (nowhere, _) => format!("; {nowhere} of {all} rules cannot be judged here [9]"),
+            (0, part) => format!("; {part} of {all} rules judged in part [9]"),
+            (nowhere, _) => format!("; {nowhere} of {all} rules not judged [9]"),
         };
         [blind, format!("; watched since {}", number::moment(world, world.watched_since(), false))]
     }
@@ -502,8 +502,8 @@ mod tests {
         let told = |unjudged| Overview { unjudged, ..Overview::default() }.watch(&sample::healthy())[0].clone();
         let all = rule::all().len();
         assert_eq!(told((0, 0)), "");
-        assert_eq!(told((0, 4)), format!("; 4 of {all} rules are judged only in part [9]"));
-        assert_eq!(told((9, 4)), format!("; 9 of {all} rules cannot be judged here [9]"));
+        assert_eq!(told((0, 4)), format!("; 4 of {all} rules judged in part [9]"));
+        assert_eq!(told((9, 4)), format!("; 9 of {all} rules not judged [9]"));
         // The page of sources counts the same.
         let world = sample::healthy();
         assert!(world.findings.is_empty());

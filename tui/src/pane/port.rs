@@ -239,10 +239,11 @@ fn about<'t>(scene: Scene<'t>, port: &PortRecord, looked: &Looked) -> About<'t> 
     let judged = match (judged.is_empty(), found) {
         (true, _) => String::new(),
         (false, true) => format!("rules look at {}", judged.join(", ")),
-        (false, false) => format!("no rule objects; they look at {}", judged.join(", ")),
+        (false, false) => format!("no finding in {}", judged.join(", ")),
     };
     let beyond = if unseen.is_empty() { "the other end of the link" } else { "" };
-    About::what(scene.theme, format!("watched since {since}")).sure(judged).unseen(unseen.join(", ")).beyond(beyond)
+    // What rules look at is long: in two rows it stands in the second.
+    About::what(scene.theme, format!("watched since {since}")).unseen(unseen.join(", ")).beyond(beyond).sure(judged)
 }
 
 fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -> Line<'a> {

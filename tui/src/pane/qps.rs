@@ -281,7 +281,12 @@ impl Qps {
             (Some(_), 0) => String::new(),
             (Some(_), blind) => format!("what {} of them send [9]", number::grouped(blind as u64)),
         };
-        let beyond = if unseen.is_empty() { "what their peers send" } else { "" };
+        let beyond = if unseen.is_empty() { "their peers' side" } else { "" };
+        let how = match watched::how(world.probes.as_deref()) {
+            "" => "listed",
+            how => how,
+        };
+        let sure = format!("{how} since {}", number::moment(world, world.watched_since(), false));
         // The dead send nothing: they would be where nobody looks.
         let dead_first = !grouped && COLUMNS[self.sort].0 == Of::Rate && !self.ascending;
         let first = if dead_first && self.rows.in_error() != (0, 0) { "the dead, then " } else { "" };
@@ -290,10 +295,9 @@ impl Qps {
             .asked(if grouped { format!("{} by {}", self.groups.len(), self.by.name()) } else { String::new() })
             .asked(format!("{first}by {sort} {direction}"))
             .alarm(in_error(self.rows.in_error()))
-            .sure(watched::how(world.probes.as_deref()))
+            .sure(sure)
             .unseen(unseen)
             .beyond(beyond)
-            .since(format!("counted since {}", number::moment(world, world.watched_since(), false)))
             .draw(buf, area)
     }
 }
