@@ -152,7 +152,7 @@ use Where::{Everywhere, In};
 /// Panes that show one thing of several.
 const ONES: Where = In(&[Port, Qp, Findings]);
 /// Panes with columns out of sight, or a cursor.
-const CHARTS: Where = In(&[Overview, Qps, Port, Qp, Findings]);
+const CHARTS: Where = In(&[Overview, Port, Qps, Qp, Findings, Ecn, Pcie, Failover]);
 const LISTS: Where = In(&[Overview, Qps, Findings, Ecn, Pcie, Failover]);
 
 /// The table. Of two lines with the same key the first one that holds in the pane counts.

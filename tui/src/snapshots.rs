@@ -45,7 +45,10 @@ fn every_pane_says_since_when_how_sure_and_what_is_not_seen_where_the_screen_is_
             let options = ScreenOptions { first: pane, ..ScreenOptions::default() };
             let text = screen(sample::feed(world.clone(), Mode::Live), options, (80, 24)).to_lowercase();
             let unseen = text.contains("not seen") || text.contains("not judged");
-            assert!(text.contains("since 14:13:2") || text.contains("created 14:13:2"), "{pane:?}: since when?\n{text}");
+            assert!(
+                text.contains("since 14:13:2") || text.contains("created 14:13:2"),
+                "{pane:?}: since when?\n{text}"
+            );
             assert!(SURE.iter().any(|sure| text.contains(sure)), "{pane:?}: how sure?\n{text}");
             assert!(unseen, "{pane:?}: what is not seen?\n{text}");
         }

@@ -5,6 +5,8 @@ use ratatui::layout::{Alignment, Rect};
 use ratatui::style::Style;
 use ratatui::text::Line;
 
+use crate::key::Action;
+
 /// A column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
@@ -83,20 +85,20 @@ pub(crate) fn fit(columns: &[Column], width: u16, skip: usize) -> Vec<Placed> {
 }
 
 /// How many columns are not in sight although they were not scrolled out.
-pub(crate) fn hidden(columns: &[Column], placed: &[Placed], skip: usize) -> usize {
+fn hidden(columns: &[Column], placed: &[Placed], skip: usize) -> usize {
     let shown = |index: usize| placed.iter().any(|place| place.index == index);
     (skip + 1..columns.len()).filter(|index| !shown(*index)).count()
 }
 
 /// How many columns to scroll out so that at least one comes into sight that is not; as many as now where none would.
-pub(crate) fn further(columns: &[Column], width: u16, skip: usize) -> usize {
+fn further(columns: &[Column], width: u16, skip: usize) -> usize {
     let shown: Vec<usize> = fit(columns, width, skip).iter().map(|place| place.index).collect();
     let brings = |skip: &usize| fit(columns, width, *skip).iter().any(|place| !shown.contains(&place.index));
     (skip + 1..columns.len()).find(brings).unwrap_or(skip)
 }
 
 /// The step before this one on the way there.
-pub(crate) fn nearer(columns: &[Column], width: u16, skip: usize) -> usize {
+fn nearer(columns: &[Column], width: u16, skip: usize) -> usize {
     let mut at = 0;
     loop {
         let next = further(columns, width, at);
@@ -107,18 +109,56 @@ pub(crate) fn nearer(columns: &[Column], width: u16, skip: usize) -> usize {
     }
 }
 
-/// What the footer says of columns that are not in sight: `hidden` of them, `skip` scrolled out.
-pub(crate) fn hint(hidden: usize, skip: usize) -> Option<String> {
-    let more = match hidden {
-        0 => None,
-        1 => Some("1 column more [l]".to_owned()),
-        n => Some(format!("{n} columns more [l]")),
-    };
-    match (more, skip) {
-        (more, 0) => more,
-        (None, _) => Some("columns before: h".to_owned()),
-        (Some(more), _) => Some(format!("{more}, before: h")),
+/// How far a table's columns are scrolled, and what of them was not in sight when last placed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sideways {
+    skip: usize,
+    hidden: usize,
+    width: u16,
+}
+
+impl Sideways {
+    /// Places the columns into `width` cells.
+    pub(crate) fn fit(&mut self, columns: &[Column], width: u16) -> Vec<Placed> {
+        let placed = fit(columns, width, self.skip);
+        self.hidden = hidden(columns, &placed, self.skip);
+        self.width = width;
+        placed
     }
+
+    /// Scrolls; false for an action that is none of this.
+    pub(crate) fn act(&mut self, action: Action, columns: &[Column]) -> bool {
+        self.skip = match action {
+            Action::Left => nearer(columns, self.width, self.skip),
+            Action::Right => further(columns, self.width, self.skip),
+            _ => return false,
+        };
+        true
+    }
+
+    /// What the footer says of columns that are not in sight.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let more = more(self.hidden).map(|more| format!("{more} [l]"));
+        match (more, self.skip) {
+            (more, 0) => more,
+            (None, _) => Some("columns before: h".to_owned()),
+            (Some(more), _) => Some(format!("{more}, before: h")),
+        }
+    }
+}
+
+/// That so many columns are not in sight.
+fn more(hidden: usize) -> Option<String> {
+    match hidden {
+        0 => None,
+        1 => Some("1 column more".to_owned()),
+        n => Some(format!("{n} columns more")),
+    }
+}
+
+/// What the footer says of columns of a table that is not scrolled.
+pub(crate) fn hint_of_width(columns: &[Column], placed: &[Placed]) -> Option<String> {
+    more(hidden(columns, placed, 0)).map(|more| format!("{more} where it is wider"))
 }
 
 /// Draws the titles; `marks` adds to a title (the sort arrow).
@@ -198,11 +238,20 @@ mod tests {
             steps.push(next);
         }
         assert!(steps.len() > 1);
-        // Scrolled to the end nothing more is announced.
-        let last = steps[steps.len() - 1];
-        assert_eq!(hidden(&COLUMNS, &fit(&COLUMNS, 13, last), last), 0);
-        assert_eq!(hint(0, last).as_deref(), Some("columns before: h"));
-        assert_eq!(hint(hidden(&COLUMNS, &fit(&COLUMNS, 13, 0), 0), 0).as_deref(), Some("2 columns more [l]"));
+    }
+
+    #[test]
+    fn what_is_out_of_sight_is_announced_until_the_last_column_is_there() {
+        let mut sideways = Sideways::default();
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            sideways.fit(&COLUMNS, 13);
+            told.extend(sideways.hint());
+            assert!(sideways.act(Action::Right, &COLUMNS));
+        }
+        assert_eq!(told, ["2 columns more [l]", "columns before: h", "columns before: h"]);
+        assert!(!sideways.act(Action::Down, &COLUMNS));
+        assert_eq!(hint_of_width(&COLUMNS, &fit(&COLUMNS, 22, 0)).as_deref(), Some("1 column more where it is wider"));
     }
 
     #[test]

@@ -49,6 +49,7 @@ const COLUMNS: [Column; 13] = [
 #[derive(Default)]
 pub(crate) struct Ecn {
     list: Selection,
+    sideways: table::Sideways,
     /// The chosen port stays chosen when the list changes.
     chosen: Option<PortKey>,
     text: Selection,
@@ -98,7 +99,7 @@ impl Pane for Ecn {
         }
         self.follow(world, &ports);
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-        let placed = table::fit(&COLUMNS, inner.width, 0);
+        let placed = self.sideways.fit(&COLUMNS, inner.width);
         table::draw_titles(buf, row(inner, 1), &COLUMNS, &placed, theme.title, None);
         let wanted = u16::try_from(ports.len()).unwrap_or(u16::MAX);
         let rows = wanted.min((area.height / 2).saturating_sub(2).max(3));
@@ -181,6 +182,7 @@ impl Pane for Ecn {
                 });
             }
             Action::PageDown | Action::PageUp if self.text.scroll(action, self.lines) => {}
+            _ if self.sideways.act(action, &COLUMNS) => {}
             _ if self.list.act(action, ports.len()) => {
                 self.what_if.close();
                 self.choose(&ports);
@@ -188,6 +190,10 @@ impl Pane for Ecn {
             _ => return Reaction::Ignored,
         }
         Reaction::Done
+    }
+
+    fn note(&self) -> Option<String> {
+        self.sideways.hint()
     }
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {

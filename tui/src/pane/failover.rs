@@ -40,6 +40,7 @@ const COLUMNS: [Column; 9] = [
 #[derive(Default)]
 pub(crate) struct FailoverPane {
     list: Selection,
+    sideways: table::Sideways,
     /// The chosen incident stays chosen when new ones come.
     chosen: Option<u32>,
     text: Selection,
@@ -79,7 +80,7 @@ impl Pane for FailoverPane {
         }
         self.follow(&incidents);
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-        let placed = table::fit(&COLUMNS, inner.width, 0);
+        let placed = self.sideways.fit(&COLUMNS, inner.width);
         table::draw_titles(buf, row(inner, 1), &COLUMNS, &placed, scene.theme.title, None);
         let wanted = u16::try_from(incidents.len()).unwrap_or(u16::MAX);
         let rows = wanted.min((area.height / 3).max(2));
@@ -128,6 +129,7 @@ impl Pane for FailoverPane {
                 return key.map_or(Reaction::Done, |key| Reaction::Open(Target::Port(key)));
             }
             Action::PageDown | Action::PageUp if self.text.scroll(action, self.lines) => {}
+            _ if self.sideways.act(action, &COLUMNS) => {}
             _ if self.list.act(action, incidents.len()) => self.choose(&incidents),
             _ => return Reaction::Ignored,
         }
@@ -136,6 +138,10 @@ impl Pane for FailoverPane {
 
     fn opens(&self) -> bool {
         !self.empty
+    }
+
+    fn note(&self) -> Option<String> {
+        self.sideways.hint()
     }
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {

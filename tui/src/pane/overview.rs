@@ -55,17 +55,13 @@ pub(crate) struct Overview {
     looked: Looked,
     /// Rules that cannot be judged anywhere, and those that are judged in part only.
     unjudged: (usize, usize),
-    /// Cells the table had.
-    width: u16,
     unfolded: BTreeSet<Option<DeviceId>>,
     ports: Selection,
     findings: Selection,
     part: Part,
     /// Nothing was selected by hand yet: what is worst is selected, so that Enter opens it.
     chosen: bool,
-    skip: usize,
-    /// Columns that were not in sight when last drawn, those scrolled out not counted.
-    hidden: usize,
+    sideways: table::Sideways,
     /// First screen row of the ports and of the findings, from the top of the pane.
     places: (u16, u16),
     /// What was told of the findings when last drawn, and which of them stands in each row.
@@ -193,9 +189,7 @@ impl Pane for Overview {
         }
         self.looked.look(scene.world, scene.generation);
         let columns = columns(scene.world);
-        self.width = area.width.saturating_sub(1);
-        let placed = table::fit(&columns, self.width, self.skip);
-        self.hidden = table::hidden(&columns, &placed, self.skip);
+        let placed = self.sideways.fit(&columns, area.width.saturating_sub(1));
         let for_findings = wanted(scene.world, area.width).max(1).min((area.height / 3).max(3)) + 1;
         let rows = u16::try_from(self.rows.len()).unwrap_or(u16::MAX);
         let for_ports = (rows + 1).min(area.height.saturating_sub(for_findings));
@@ -240,8 +234,7 @@ impl Pane for Overview {
         self.chosen |= moves.contains(&action);
         match (action, self.part) {
             (Action::Enter, _) => return self.open(scene),
-            (Action::Left, _) => self.skip = table::nearer(&columns(scene.world), self.width, self.skip),
-            (Action::Right, _) => self.skip = table::further(&columns(scene.world), self.width, self.skip),
+            (Action::Left | Action::Right, _) => _ = self.sideways.act(action, &columns(scene.world)),
             (Action::Leave, _) if !self.unfolded.is_empty() => self.unfolded.clear(),
             (Action::Down, Part::Ports) if self.ports.row + 1 >= self.rows.len() && findings > 0 => {
                 self.part = Part::Findings;
@@ -279,7 +272,7 @@ impl Pane for Overview {
     }
 
     fn note(&self) -> Option<String> {
-        table::hint(self.hidden, self.skip)
+        self.sideways.hint()
     }
 
     fn click(&mut self, _column: u16, at: u16, scene: Scene<'_>) -> Reaction {

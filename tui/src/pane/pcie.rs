@@ -54,6 +54,7 @@ pub(crate) struct PciePane {
     nodes: Vec<Node>,
     made_for: Option<u64>,
     list: Selection,
+    sideways: table::Sideways,
     /// The chosen function stays chosen when the tree changes.
     chosen: Option<Arc<str>>,
     text: Selection,
@@ -94,7 +95,7 @@ impl Pane for PciePane {
             return;
         }
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-        let placed = table::fit(&COLUMNS, inner.width, 0);
+        let placed = self.sideways.fit(&COLUMNS, inner.width);
         table::draw_titles(buf, row(inner, 1), &COLUMNS, &placed, scene.theme.title, None);
         let wanted = u16::try_from(self.nodes.len()).unwrap_or(u16::MAX);
         // The detail keeps a third, as long as there is something to say.
@@ -146,10 +147,15 @@ impl Pane for PciePane {
                 return self.points_at(PaneId::Port, scene).map_or(Reaction::Done, Reaction::Open);
             }
             Action::PageDown | Action::PageUp if self.text.scroll(action, self.lines) => {}
+            _ if self.sideways.act(action, &COLUMNS) => {}
             _ if self.list.act(action, self.nodes.len()) => self.choose(),
             _ => return Reaction::Ignored,
         }
         Reaction::Done
+    }
+
+    fn note(&self) -> Option<String> {
+        self.sideways.hint()
     }
 
     fn click(&mut self, _column: u16, at: u16, _scene: Scene<'_>) -> Reaction {
@@ -358,8 +364,9 @@ fn detail(scene: Scene<'_>, node: &Node, width: usize) -> Vec<Line<'static>> {
         Some(false) => "the firmware keeps it: errors are not told to the operating system",
         None => "not known who has it",
     };
-    let mps = number::known_bytes(record.mps.map(u64::from));
-    entry("AER", &format!("{owned}; payload at most {mps}; read {} ago", ago(world, record.t)), theme.text);
+    let payload = record.mps.map(|mps| format!("; payload at most {}", number::known_bytes(Some(u64::from(mps)))));
+    let payload = payload.unwrap_or_default();
+    entry("AER", &format!("{owned}{payload}; read {} ago", ago(world, record.t)), theme.text);
     match &record.aer {
         None => entry("totals", "the function shows none", theme.dim),
         Some(totals) => {

@@ -60,6 +60,8 @@ pub(crate) struct PortPane {
     cursor: u16,
     counters: Selection,
     rows: usize,
+    /// What the footer says of columns there was no room for when last drawn.
+    out_of_sight: Option<String>,
     /// Counters as their sources list them, instead of those first that say something.
     listed: bool,
     /// Words a counter's name or explanation must have.
@@ -150,6 +152,7 @@ impl Pane for PortPane {
         heading(buf, list, 0, &text, theme);
         let inner = Rect { x: list.x + 1, width: list.width.saturating_sub(1), ..below(list, 1) };
         let placed = table::fit(&COUNTERS, inner.width, 0);
+        self.out_of_sight = table::hint_of_width(&COUNTERS, &placed);
         table::draw_titles(buf, row(inner, 0), &COUNTERS, &placed, theme.title, None);
         let lines = below(inner, 1);
         self.counters.height = usize::from(lines.height);
@@ -180,6 +183,10 @@ impl Pane for PortPane {
     fn points_at(&self, pane: PaneId, scene: Scene<'_>) -> Option<Target> {
         let port = self.port(scene.world)?;
         (pane == PaneId::Qp).then(|| super::qp::telling(scene.world, port).map(Target::Qp))?
+    }
+
+    fn note(&self) -> Option<String> {
+        self.out_of_sight.clone()
     }
 
     fn typing(&self) -> bool {

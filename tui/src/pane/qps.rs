@@ -44,10 +44,7 @@ pub(crate) struct Qps {
     /// somebody sees, not what a newer world has in its place.
     drawn: Vec<QpRef>,
     marked: Option<QpRef>,
-    skip: usize,
-    /// Columns there was no room for when last drawn, and the cells there were.
-    out_of_sight: usize,
-    width: u16,
+    sideways: table::Sideways,
     /// Columns that somebody does not want, a bit each.
     hidden: u32,
     picker: Option<Picker>,
@@ -82,9 +79,7 @@ impl Default for Qps {
             selected: None,
             drawn: Vec::new(),
             marked: None,
-            skip: 0,
-            out_of_sight: 0,
-            width: 0,
+            sideways: table::Sideways::default(),
             hidden: 0,
             picker: None,
             by: By::default(),
@@ -329,8 +324,7 @@ impl Pane for Qps {
         let wanted = self.wanted();
         let columns = self.columns();
         let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area };
-        let placed = table::fit(&columns, inner.width, self.skip);
-        (self.out_of_sight, self.width) = (table::hidden(&columns, &placed, self.skip), inner.width);
+        let placed = self.sideways.fit(&columns, inner.width);
         let mark = if self.ascending { "▲" } else { "▼" };
         let sorted = wanted.iter().position(|at| *at == self.sort).map(|at| (at, mark));
         self.placed = placed.iter().map(|place| (*place, wanted[place.index])).collect();
@@ -393,8 +387,10 @@ impl Pane for Qps {
                 self.sort = wanted.get(next).copied().unwrap_or(0);
             }
             Action::SortReverse => self.ascending = !self.ascending,
-            Action::Left => self.skip = table::nearer(&self.columns(), self.width, self.skip),
-            Action::Right => self.skip = table::further(&self.columns(), self.width, self.skip),
+            Action::Left | Action::Right => {
+                let columns = self.columns();
+                self.sideways.act(action, &columns);
+            }
             Action::Leave if !self.filter_text.is_empty() => {
                 self.filter_text.clear();
                 self.filter = Filter::default();
@@ -441,7 +437,7 @@ impl Pane for Qps {
     }
 
     fn note(&self) -> Option<String> {
-        if self.by == By::Nothing { table::hint(self.out_of_sight, self.skip) } else { None }
+        if self.by == By::Nothing { self.sideways.hint() } else { None }
     }
 
     fn typing(&self) -> bool {
