@@ -4,6 +4,7 @@
 
 use super::congestion::Congestion;
 use super::random::Random;
+use super::traffic::PAUSE_NS;
 
 /// Classes of size and of latency that are counted; none of the simulated traffic is outside of them.
 const SIZES: usize = 24;
@@ -73,15 +74,20 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of small messages.
-    pub(super) fn small(congestion: &Congestion, extra_ns: f64) -> Self {
-        let [p50, p90, p99, p999] = congestion.small_ns.map(|ns| ns + extra_ns);
+    /// Of small messages; `paused` is the share of the time for which the port may not send. Who comes then waits for the end
+    /// of a spell of [`PAUSE_NS`].
+    pub(super) fn small(congestion: &Congestion, extra_ns: f64, paused: f64) -> Self {
+        let waits = |quantile: f64| PAUSE_NS * ((quantile + paused - 1.0) / paused.max(f64::MIN_POSITIVE)).max(0.0);
+        let at = |quantile: f64, ns: f64| ns + extra_ns + waits(quantile);
+        let [p50, p90, p99, p999] = congestion.small_ns;
+        let [p50, p90, p99, p999] = [at(0.5, p50), at(0.9, p90), at(0.99, p99), at(0.999, p999)];
         Self::of(&[(0.0, p50 * 0.97), (0.5, p50), (0.9, p90), (0.99, p99), (0.999, p999), (1.0, p999 * 1.1)])
     }
 
-    /// Of bulk transfers of so many bytes.
-    pub(super) fn large(congestion: &Congestion, scale: f64, extra_ns: f64) -> Self {
-        let [p50, p99] = congestion.large_ns.map(|ns| ns * scale + extra_ns);
+    /// Of bulk transfers that take so many times as long as a burst. They last over many pauses: only the rest of the time
+    /// is theirs.
+    pub(super) fn large(congestion: &Congestion, scale: f64, extra_ns: f64, paused: f64) -> Self {
+        let [p50, p99] = congestion.large_ns.map(|ns| ns * scale / (1.0 - paused) + extra_ns);
         Self::of(&[(0.0, p50 * 0.7), (0.5, p50), (0.99, p99), (1.0, p99 * 1.2)])
     }
 
