@@ -114,8 +114,9 @@ fn end_in_time() {
 /// This process has a controlling terminal (field 7 of `/proc/PID/stat`, proc(5); 0: none). It is asked at the start: a
 /// terminal that has hung up is gone.
 fn has_terminal() -> bool {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    terminal_of(&stat).is_some_and(|number| number != 0)
+    // The name of the program in it may be anything.
+    let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
+    terminal_of(&String::from_utf8_lossy(&stat)).is_some_and(|number| number != 0)
 }
 
 /// Behind the name in parentheses, in which anything may be: state, parent, group, session, terminal.

@@ -86,8 +86,7 @@ fn give(key: &SlotKey) -> Option<u32> {
 }
 
 /// Notes which device a slot belongs to, so that a destroy call finds the slot, when its QP was created, and which queues
-/// its completions go to.
-/// Both 0 where they are not known.
+/// its completions go to: `send_cq` and `recv_cq`, 0 where they are not known.
 pub(super) fn introduce(index: u32, key: &SlotKey, send_cq: u64, recv_cq: u64) {
     let Some(slot) = maps::slot(index) else { return };
     let mut name = MaybeUninit::uninit();

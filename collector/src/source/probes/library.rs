@@ -146,8 +146,8 @@ impl Code<'_> {
         let Some((start, end)) = elf.code(offset) else {
             return Ok(Err("no segment of code holds it".to_owned()));
         };
-        // What lies far before the function is no part of it.
-        let from = start.max(offset.saturating_sub(MOST_CODE / 2));
+        // What lies far before the function is no part of it; of code that is not longer than that all is read.
+        let from = start.max(offset.saturating_sub(MOST_CODE / 2).min(end.saturating_sub(MOST_CODE)));
         let len = usize::try_from((end - from).min(MOST_CODE)).unwrap_or(0);
         if (self.from, self.read.len()) != (from, len) {
             self.from = from;
@@ -232,6 +232,24 @@ mod tests {
         // This program has more code than is read at once: another place may lie elsewhere, the same does not.
         let before = code.as_ptr();
         assert_eq!(all.around(place.offset).expect("64 bits").expect("code").0.as_ptr(), before);
+    }
+
+    #[test]
+    fn code_that_is_not_longer_than_what_is_read_at_once_is_read_once_for_all_its_places() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs is mounted");
+        let here = libc::pthread_create as *const () as u64;
+        let mapping = crate::source::verbs::maps::mappings(&maps).find(|mapping| mapping.holds(here)).expect("mapped");
+        let place = mapping.place(here).expect("libc is a file");
+        let library = Library::open(&place.path).expect("libc can be read");
+        let (start, end) = library.elf().expect("64 bits").code(place.offset).expect("code");
+        assert!((MOST_CODE / 2..MOST_CODE).contains(&(end - start)), "{}", end - start);
+        let mut all = library.code();
+        let mut read = |offset| {
+            let (code, at) = all.around(offset).expect("64 bits").expect("code");
+            (code.as_ptr(), at as u64 + start)
+        };
+        let (first, at) = read(start);
+        assert_eq!((read(end - 1), at), ((first, end - 1), start));
     }
 
     #[test]

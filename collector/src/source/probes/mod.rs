@@ -100,7 +100,7 @@ const NAME: &str = "probes";
 pub struct ProbeOptions {
     /// What the data-path probe may cost.
     pub budget: Budget,
-    /// QPs whose statistics can be kept at once: 128 bytes each in the slot array and some 170 more in the indices,
+    /// QPs whose statistics can be kept at once: 192 bytes each in the slot array and some 170 more in the indices,
     /// and 384 for the histograms of the first 32,768. The maps cannot grow later.
     pub max_qps: u32,
     /// Attach the data-path probe.

@@ -9,19 +9,24 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::observation::Gid;
+use crate::observation::{Gid, Text};
 use crate::source::files::Files;
 
 /// Empty slots in a row after which the rest of the table counts as empty.
 const LONGEST_GAP: u32 = 64;
 
-/// The entries in use of the port at `port_dir`.
+/// The entries in use of the port at `port_dir`, and why what belongs to one of them could not be read: then it is `None`, or as it
+/// was `before`.
 ///
 /// # Errors
-/// A slot or what belongs to it could not be read, for example for want of a descriptor: the table is not known then, which is
-/// not to say that it is empty from there on.
-pub fn read(files: &dyn Files, port_dir: &str) -> io::Result<Vec<Gid<'static>>> {
-    let mut gids = Vec::new();
+/// A slot could not be read, for example for want of a descriptor: the table is not known then, which is not to say that it is
+/// empty from there on.
+pub fn read(
+    files: &dyn Files,
+    port_dir: &str,
+    before: &[Gid<'static>],
+) -> io::Result<(Vec<Gid<'static>>, Option<io::Error>)> {
+    let (mut gids, mut unread) = (Vec::new(), None);
     let mut gap = 0;
     for index in 0u32.. {
         let gid = match files.text(&format!("{port_dir}/gids/{index}")) {
@@ -36,13 +41,21 @@ pub fn read(files: &dyn Files, port_dir: &str) -> io::Result<Vec<Gid<'static>>> 
             continue;
         }
         gap = 0;
-        let attribute = |attribute: &str| {
-            let text = unless_empty(files.text(&format!("{port_dir}/gid_attrs/{attribute}/{index}")))?;
-            Ok::<_, io::Error>(text.filter(|text| !text.is_empty()).map(Into::into))
-        };
-        gids.push(Gid { index, gid: gid.into(), kind: attribute("types")?, netdev: attribute("ndevs")? });
+        let mut attribute =
+            |attribute: &str, was: for<'g> fn(&'g Gid<'static>) -> &'g Option<Text<'static>>| match unless_empty(
+                files.text(&format!("{port_dir}/gid_attrs/{attribute}/{index}")),
+            ) {
+                Ok(text) => text.filter(|text| !text.is_empty()).map(Into::into),
+                Err(error) => {
+                    unread.get_or_insert(error);
+                    let known = before.iter().find(|before| before.index == index && *before.gid == *gid);
+                    known.and_then(|known| was(known).clone())
+                }
+            };
+        let (kind, netdev) = (attribute("types", |gid| &gid.kind), attribute("ndevs", |gid| &gid.netdev));
+        gids.push(Gid { index, gid: gid.into(), kind, netdev });
     }
-    Ok(gids)
+    Ok((gids, unread))
 }
 
 /// The text of a slot's file; `None` where it says that the slot is empty, or there is no such file.

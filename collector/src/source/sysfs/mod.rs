@@ -90,6 +90,8 @@ pub struct SysfsSource {
     /// The directory of the devices as it was last, in its own order; empty where it is to be looked at anew.
     listed: Vec<Entry>,
     bonds: Vec<Bond<'static>>,
+    /// Those that could not be read: they are as they were.
+    bonds_unread: Vec<Missing>,
     no_device: Option<NoDevice>,
     absent_due: Nanos,
     /// Why the directory of the devices could not be listed the last time.
@@ -108,6 +110,7 @@ impl SysfsSource {
             devices: Vec::new(),
             listed: Vec::new(),
             bonds: Vec::new(),
+            bonds_unread: Vec::new(),
             no_device: None,
             absent_due: 0,
             unlisted: None,
@@ -237,6 +240,7 @@ impl SysfsSource {
         if (self.options.skip_bonds)() {
             // Said anew should the other source fail.
             self.bonds.clear();
+            self.bonds_unread.clear();
             return;
         }
         let mut names: Vec<&String> =
@@ -244,9 +248,19 @@ impl SysfsSource {
         names.sort();
         names.dedup();
         let known = |name: &String| self.bonds.iter().find(|bond| bond.bond == name.as_str()).cloned();
-        let now_or_before =
-            |name: &String| netdev::read_bond(&*self.options.files, name).unwrap_or_else(|_| known(name));
+        let mut unread = Vec::new();
+        let now_or_before = |name: &String| {
+            netdev::read_bond(&*self.options.files, name).unwrap_or_else(|error| {
+                unread.push(Missing {
+                    what: format!("bond {name}"),
+                    reason: errno_name(&error).to_string(),
+                    fix: None,
+                });
+                known(name)
+            })
+        };
         let bonds: Vec<Bond<'static>> = names.into_iter().filter_map(now_or_before).collect();
+        self.bonds_unread = unread;
         for bond in &bonds {
             if !self.bonds.contains(bond) {
                 emit(&Observation { t: now, body: Body::Bond(bond.clone()) });
@@ -281,14 +295,15 @@ pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
     let netdevs = netdev::of_port(files, &dir, 1, 1, &[]);
     if netdevs.is_empty() {
         // Only where nothing shorter names it: the GID table is long.
-        return netdev::of_port(files, &dir, 1, 1, &gid::read(files, &format!("{dir}/ports/1")).unwrap_or_default());
+        return netdev::of_port(files, &dir, 1, 1, &gids_of(files, device, 1));
     }
     netdevs
 }
 
 /// The GID table entries in use of one port; none where the table cannot be read.
 pub(crate) fn gids_of(files: &dyn Files, device: &str, port: u32) -> Vec<crate::observation::Gid<'static>> {
-    gid::read(files, &format!("class/infiniband/{device}/ports/{port}")).unwrap_or_default()
+    let read = gid::read(files, &format!("class/infiniband/{device}/ports/{port}"), &[]);
+    read.map(|(gids, _)| gids).unwrap_or_default()
 }
 
 impl Source for SysfsSource {
@@ -300,6 +315,7 @@ impl Source for SysfsSource {
         let ports: usize = self.devices.iter().map(|device| device.ports.len()).sum();
         let counters: usize = self.devices.iter().flat_map(DeviceWatch::sets).map(CounterSet::known).sum();
         let mut missing = fold::fold(self.gaps());
+        missing.extend(self.bonds_unread.iter().cloned());
         if let Some(reason) = &self.unlisted {
             let reason = format!("class/infiniband: {reason}");
             missing.push(Missing { what: "RDMA devices".to_owned(), reason, fix: None });

@@ -107,12 +107,14 @@ impl PortWatch {
         }
     }
 
-    /// Looks at the GID table. `false` when it could not be read: then it stays as it was, and it is said why.
+    /// Looks at the GID table. `false` when it, or some of it, could not be read: that stays as it was, and
+    /// it is said why.
     pub(super) fn refresh_gids(&mut self, files: &dyn Files) -> bool {
-        let (gids, unread) = match gid::read(files, self.watched.files.path()) {
-            Ok(gids) => (gids, None),
-            Err(error) => (std::mem::take(&mut self.gids), Some(errno_name(&error))),
+        let (gids, unread) = match gid::read(files, self.watched.files.path(), &self.gids) {
+            Ok(read) => read,
+            Err(error) => (self.gids.clone(), Some(error)),
         };
+        let unread = unread.map(|error| errno_name(&error));
         self.changed |= gids != self.gids || unread != self.gids_unread;
         (self.gids, self.gids_unread) = (gids, unread);
         self.gids_unread.is_none()

@@ -314,6 +314,16 @@ fn a_gid_that_cannot_be_read_takes_none_away() {
         files.heal();
         assert_eq!(told(&poll(&mut source, (second + 10) * SECOND)), (gids.clone(), Value::Null), "{file}");
     }
+    // What cannot be read of a new one takes the others away as little.
+    files.fail(&of("gid_attrs/types/2"), false, 5);
+    std::fs::write(root.join(of("gids/2")), "fe80:0000:0000:0000:0000:0000:0000:0077\n").unwrap();
+    source.nudge(240 * SECOND);
+    let (new, notes) = told(&poll(&mut source, 240 * SECOND));
+    assert_eq!((new.as_array().unwrap().len(), &new[2]["type"], notes), (3, &Value::Null, json!(["gids: EIO"])));
+    files.heal();
+    put_gids(&root, 3);
+    source.nudge(260 * SECOND);
+    poll(&mut source, 260 * SECOND);
     // A device that is opened anew meanwhile has those it had.
     files.fail(&of("gids/1"), true, 24);
     std::fs::create_dir_all(root.join("class/infiniband/nic0/ports/2")).unwrap();

@@ -66,7 +66,9 @@ fn of(context: &Context) -> Vec<Found> {
 
 fn found(device: &str, made: String, functions: Result<Functions, String>) -> Found {
     let answer = functions.and_then(|functions| {
-        let maps = fs::read_to_string("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
+        let maps = fs::read("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
+        // The name of a file may be anything.
+        let maps = String::from_utf8_lossy(&maps);
         Ok(functions
             .into_iter()
             .filter_map(|(name, address)| Some((name, own_place(&maps, address).filter(|place| !place.is_stub())?)))

@@ -153,7 +153,11 @@ fn who_undoes(directory: &Path, uid: u32, kept: &Kept) -> (String, String) {
     let as_user = format!("rdmascope doctor --allow-changes as {user}");
     let undoes = match kept {
         Kept::Refused(why) => format!("rdmascope does not undo it from {}: {why}", directory.display()),
-        Kept::Here => format!("rdmascope does not undo it for another user: {as_user}"),
+        // Root writes only where nobody else can.
+        Kept::Here if uid == 0 => "rdmascope does not undo it for root from here".to_owned(),
+        Kept::Here => {
+            format!("rdmascope does not undo it for another user: {as_user}, with its notes in {}", directory.display())
+        }
         Kept::Elsewhere if directory == Path::new(SERVICE_S) => {
             let restart = "systemctl restart rdmascope, with changes.conf in use".to_owned();
             return (format!("the service, {user}"), restart);
@@ -218,7 +222,9 @@ mod tests {
             );
             assert_eq!(who, "root");
         }
-        assert!(of("/srv/state/changes", 997, Kept::Here).1.ends_with("doctor --allow-changes as user 997"));
+        let another_s = of("/srv/state/changes", 997, Kept::Here).1;
+        assert!(another_s.ends_with("as user 997, with its notes in /srv/state/changes"), "{another_s}");
+        assert!(!of("/srv/state/changes", 0, Kept::Here).1.contains("--allow-changes"));
         assert!(
             of("/home/a/changes", 1000, Kept::Elsewhere).1.contains("as user 1000, with its notes in /home/a/changes")
         );

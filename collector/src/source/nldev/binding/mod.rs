@@ -26,6 +26,7 @@ mod tests;
 mod undo;
 
 use std::collections::BTreeSet;
+use std::io;
 
 use rustix::process::geteuid;
 
@@ -153,6 +154,14 @@ impl Binding {
                 port.device = device.clone();
             }
         }
+        // A device may be given another name: the note's is the one by which somebody undoes it by hand.
+        self.renote(|noted| {
+            for noted in noted {
+                if let Some(device) = devices.iter().find(|device| device.index == noted.index) {
+                    noted.device.clone_from(&device.name);
+                }
+            }
+        });
         let is_made_anew = |noted: &Changed| {
             let is_it = |device: &DeviceInfo| {
                 let same = device.name == noted.device && device.node_guid == noted.node_guid;
@@ -165,10 +174,15 @@ impl Binding {
 
     /// Keeps in the note only the ports that `stays` says.
     fn note_less(&mut self, stays: impl Fn(&Changed) -> bool) {
+        self.renote(|noted| noted.retain(stays));
+    }
+
+    /// Changes the note, and writes it where that makes a difference.
+    fn renote(&mut self, change: impl FnOnce(&mut Vec<Changed>)) {
         let Some(note) = &mut self.note else { return };
-        let before = note.ports.len();
-        note.ports.retain(stays);
-        if note.ports.len() < before
+        let before = note.ports.clone();
+        change(&mut note.ports);
+        if note.ports != before
             && let Err(error) = self.notes.put(note)
         {
             self.untold.push(format!("the note in {} cannot be put right: {error}", self.notes.directory().display()));
@@ -223,9 +237,8 @@ impl Binding {
         }
         let mut note = match self.noted(&wanted, mask) {
             Ok(note) => note,
-            Err(why) => {
+            Err((why, fix)) => {
                 let reason = format!("nothing is changed without a note of it, and {why}");
-                let fix = Some(where_to_note(geteuid().is_root()));
                 for (device, port, _) in wanted {
                     let state = State::Left { reason: reason.clone(), fix: fix.clone(), again: true };
                     self.ports.push(Port { device, number: port, state });
@@ -249,11 +262,19 @@ impl Binding {
     }
 
     /// Writes down what is about to be changed.
-    fn noted(&mut self, wanted: &[(DeviceInfo, u32, CounterMode)], mask: u32) -> Result<Note, String> {
+    ///
+    /// # Errors
+    /// Why it cannot be written, and what would help.
+    fn noted(
+        &mut self,
+        wanted: &[(DeviceInfo, u32, CounterMode)],
+        mask: u32,
+    ) -> Result<Note, (String, Option<String>)> {
         let mut note = match self.note.take() {
             Some(note) => note,
             None => Note::new(
-                Process::own(&self.options.proc).map_err(|error| format!("this process cannot be named: {error}"))?,
+                Process::own(&self.options.proc)
+                    .map_err(|error| (format!("this process cannot be named: {error}"), None))?,
             ),
         };
         let again =
@@ -269,22 +290,24 @@ impl Binding {
             mask,
             undoing: false,
         }));
+        let elsewhere = |error: io::Error| (error.to_string(), Some(where_to_note(geteuid().is_root())));
         let written = match self.notes.lock() {
             Ok(Some(lock)) => {
                 directory::clear(&lock, &self.options.proc);
-                self.notes.put(&note).map_err(|error| error.to_string())
+                self.notes.put(&note).map_err(elsewhere)
             }
-            Ok(None) => Err("another rdmascope is changing counters just now".to_owned()),
-            Err(error) => Err(error.to_string()),
+            // It will be done soon, and this is tried again.
+            Ok(None) => Err(("another rdmascope is changing counters just now".to_owned(), None)),
+            Err(error) => Err(elsewhere(error)),
         };
         match written {
             Ok(()) => Ok(note),
-            Err(why) => {
+            Err((why, fix)) => {
                 note.ports.truncate(before);
                 if before > 0 {
                     self.note = Some(note);
                 }
-                Err(format!("none can be written in {}: {why}", self.notes.directory().display()))
+                Err((format!("none can be written in {}: {why}", self.notes.directory().display()), fix))
             }
         }
     }

@@ -61,8 +61,11 @@ impl Addresses {
                 }
                 Ok(None) => {}
                 Err(error) if says_ended(&error) => {}
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => looked.refused.push(tgid),
-                Err(_) => looked.lost += all as u64,
+                Err(error) => {
+                    // It tells a table once: what of it was lost is to be searched for.
+                    let may_be_later = looked.failed(tgid, &error);
+                    looked.lost += if may_be_later { all as u64 } else { 0 };
+                }
             }
         }
         looked

@@ -27,10 +27,21 @@ pub(super) struct Looked {
     pub(super) places: Vec<Opened>,
     /// Processes that may not be looked at.
     pub(super) refused: Vec<u32>,
+    /// Processes that could not be looked at just now, for example for want of a descriptor.
+    pub(super) later: Vec<u32>,
     /// Processes that have nothing to do with verbs any more, or are gone.
     pub(super) without: Vec<u32>,
     /// Addresses that processes told and that were not looked for.
     pub(super) lost: u64,
+}
+
+impl Looked {
+    /// A process that uses verbs was not looked at. Returns whether it may be later.
+    pub(super) fn failed(&mut self, pid: u32, error: &io::Error) -> bool {
+        let may_be = error.kind() != io::ErrorKind::PermissionDenied;
+        if may_be { &mut self.later } else { &mut self.refused }.push(pid);
+        may_be
+    }
 }
 
 /// What is looked at.
@@ -77,7 +88,8 @@ pub(super) fn begin<I: Send + 'static>(
 impl Look {
     /// Looks at what processes told of where they post.
     pub(super) fn at_addresses(self, addresses: Addresses) -> Looked {
-        let Looked { processes: mut told, refused, lost, .. } = addresses.look(&self.proc, &Devices::list(&self.class));
+        let Looked { processes: mut told, refused, later, lost, .. } =
+            addresses.look(&self.proc, &Devices::list(&self.class));
         let mut places = Places::default();
         for process in &told {
             for (operation, place) in &process.places {
@@ -95,18 +107,19 @@ impl Look {
             process.heard.posts = process.places.iter().any(post_send);
             process.heard.files.extend(process.places.drain(..).map(|(_, place)| place.file()));
         }
-        Looked { processes: told, places, refused, lost, ..Looked::default() }
+        Looked { processes: told, places, refused, later, lost, ..Looked::default() }
     }
 
-    /// Looks at these processes, or at all.
+    /// Looks at these processes, or at all, of which these are known to use verbs.
     pub(super) fn at_processes(self, whom: Whom, pids: BTreeSet<u32>, calls: &Mutex<Calls>) -> Looked {
         let devices = Devices::list(&self.class);
-        let how = Thoroughness { known: &self.known, whom, devices: &devices };
-        let pids = if whom == Whom::All { all_processes(&self.proc) } else { pids.into_iter().collect() };
+        let all = if whom == Whom::All { all_processes(&self.proc) } else { pids.iter().copied().collect() };
         let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
         let mut looked = Looked::default();
         let mut places = Places::default();
-        for pid in pids {
+        for pid in all {
+            let uses_verbs = pids.contains(&pid);
+            let how = Thoroughness { known: &self.known, whom, uses_verbs, devices: &devices };
             match process::look(&self.proc, pid, &how, &mut calls) {
                 Ok(Some(mut process)) => {
                     for (operation, place) in process.places.drain(..) {
@@ -117,11 +130,10 @@ impl Look {
                     }
                     looked.processes.push(process);
                 }
-                Ok(None) if whom != Whom::All => looked.without.push(pid),
                 // Of one that was not seen to use verbs, nothing is said: it may be any process of the node.
-                Ok(None) => {}
-                Err(_) if whom == Whom::All => {}
-                Err(_) => looked.refused.push(pid),
+                Ok(None) | Err(_) if !uses_verbs => {}
+                Ok(None) => looked.without.push(pid),
+                Err(error) => _ = looked.failed(pid, &error),
             }
         }
         looked.places = places.open(&self.known);

@@ -35,6 +35,11 @@ impl Discovery {
                 "processes may not be looked at, so a provider build of their own is not found",
                 Some("give it CAP_SYS_PTRACE"),
             ),
+            (
+                self.later.len() as u64,
+                "processes could not be looked at just now, and will be within 10 s",
+                Some("see that it may open more files (LimitNOFILE)"),
+            ),
             (self.forgotten, "processes use verbs beyond those that are remembered", None),
         ];
         for (n, reason, fix) in counted {

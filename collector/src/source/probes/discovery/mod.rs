@@ -67,6 +67,8 @@ pub(super) struct Discovery {
     asked: BTreeSet<u32>,
     /// All of them.
     all: bool,
+    /// Processes to look at in the next round: they could not be looked at when it was their turn.
+    later: BTreeSet<u32>,
     /// Processes to search, also where a provider that they map is known.
     search: BTreeSet<u32>,
     /// When such a search began last.
@@ -117,6 +119,7 @@ impl Discovery {
             class: PathBuf::from(device::CLASS),
             known: HashMap::new(),
             asked: BTreeSet::new(),
+            later: BTreeSet::new(),
             all: false,
             search: BTreeSet::new(),
             searched: None,
@@ -210,10 +213,9 @@ impl Discovery {
             let (all, search, asked) = (&mut self.all, &mut self.search, &mut self.asked);
             let take = || {
                 let pids = match whom {
-                    // All others are among them.
+                    // The others that are asked for are among them. Those to search may be of any name: they wait.
                     Whom::All => {
                         *all = false;
-                        search.clear();
                         std::mem::take(asked)
                     }
                     Whom::Search => std::mem::take(search),
@@ -251,6 +253,7 @@ impl Discovery {
         }
         if let Some(heard) = awaited::take(&mut self.hearing) {
             self.refused.extend(heard.refused);
+            self.later.extend(heard.later);
             self.lost += heard.lost;
             for process in heard.processes {
                 self.hear(process);
@@ -259,6 +262,7 @@ impl Discovery {
         }
         if let Some(looked) = awaited::take(&mut self.look) {
             self.refused.extend(looked.refused);
+            self.later.extend(looked.later);
             for process in looked.processes {
                 self.remember(Process { looked: Some(self.round), ..process });
             }
@@ -322,6 +326,7 @@ impl Discovery {
         let proc = &self.proc;
         self.round += 1;
         self.changed = true;
+        self.asked.append(&mut self.later);
         let (asked, refused) = (&mut self.asked, &self.refused);
         self.known.retain(|pid, process| {
             let (start, comm) = match process::start_and_name(&proc.join(pid.to_string())) {

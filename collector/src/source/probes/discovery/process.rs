@@ -74,6 +74,8 @@ pub(super) struct Thoroughness<'k> {
     /// What is attached to, and where.
     pub(super) known: &'k Known,
     pub(super) whom: Whom,
+    /// It was seen to use verbs.
+    pub(super) uses_verbs: bool,
     /// The character devices of verbs.
     pub(super) devices: &'k Devices,
 }
@@ -81,7 +83,7 @@ pub(super) struct Thoroughness<'k> {
 /// Looks at a process; `None` when it has nothing to do with verbs or is gone.
 ///
 /// # Errors
-/// When the process may not be looked at.
+/// When the process may not be looked at, or cannot be just now.
 pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Calls) -> io::Result<Option<Process>> {
     let dir = proc.join(pid.to_string());
     let text = match fs::read(dir.join("maps")) {
@@ -91,7 +93,7 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
     };
     let text = String::from_utf8_lossy(&text);
     let named = ["libibverbs", "-rdmav", "infiniband/uverbs"].iter().any(|name| text.contains(name));
-    if how.whom == Whom::All && !named {
+    if !how.uses_verbs && !named {
         return Ok(None);
     }
     let (start, comm) = match start_and_name(&dir) {
@@ -120,7 +122,7 @@ pub(super) fn look(proc: &Path, pid: u32, how: &Thoroughness<'_>, calls: &mut Ca
                 process.ways = bypass::ways(&dir, &mappings, calls, &mut process.looked_into);
             }
             if open && (how.whom != Whom::Asked || !knows_one) {
-                process.search(&dir, &mappings, knows_one);
+                process.search(&dir, &mappings, knows_one, how.whom);
             }
         }
         // Whoever may not read these may not read its memory.
@@ -161,7 +163,7 @@ impl Process {
         }
     }
 
-    fn search(&mut self, dir: &Path, mappings: &[Mapping<'_>], knows_one: bool) {
+    fn search(&mut self, dir: &Path, mappings: &[Mapping<'_>], knows_one: bool, whom: Whom) {
         let memory = match ProcessMemory::open(dir) {
             Ok(memory) => memory,
             Err(error) => return self.may_not_be_read(knows_one, &error),
@@ -175,10 +177,11 @@ impl Process {
         }
         if !knows_one && !self.places.iter().any(|(operation, _)| *operation == Operation::PostSend) {
             let limit = memory::MOST_BYTES >> 20;
+            let why = if whom == Whom::Search { WRITTEN_OVER } else { STARTED_BEFORE };
             self.missing = Some(if found.whole {
-                STARTED_BEFORE.into()
+                why.into()
             } else {
-                format!("{STARTED_BEFORE}, and no context in the {limit} MiB of its memory that were read").into()
+                format!("{why}, and no context in the {limit} MiB of its memory that were read").into()
             });
         }
     }
@@ -186,6 +189,8 @@ impl Process {
 
 /// What is said of a process in which no context was found.
 const STARTED_BEFORE: &str = "started before us, unknown provider build";
+/// The same of one that was searched because of its library.
+const WRITTEN_OVER: &str = "its library was written over, unknown provider build";
 
 /// The places of addresses of a process.
 pub(super) fn places(
@@ -249,14 +254,20 @@ mod tests {
 
     #[test]
     fn a_process_without_verbs_is_none_and_costs_one_read() {
-        let how = Thoroughness { known: &Known::default(), whom: Whom::All, devices: &Devices::default() };
+        let how =
+            Thoroughness { known: &Known::default(), whom: Whom::All, uses_verbs: false, devices: &Devices::default() };
         let look = look(Path::new("/proc"), std::process::id(), &how, &mut Calls::new()).expect("one's own process");
         assert!(look.is_none(), "{look:?}");
     }
 
     #[test]
     fn a_process_that_ended_is_none() {
-        let how = Thoroughness { known: &Known::default(), whom: Whom::Asked, devices: &Devices::default() };
+        let how = Thoroughness {
+            known: &Known::default(),
+            whom: Whom::Asked,
+            uses_verbs: true,
+            devices: &Devices::default(),
+        };
         assert!(look(Path::new("/proc"), u32::MAX, &how, &mut Calls::new()).expect("no error").is_none());
     }
 }

@@ -330,7 +330,13 @@ fn a_process_that_uses_verbs_and_may_not_be_looked_at_is_counted() {
     discovery.look_at_all();
     look(&mut discovery);
     assert!(discovery.missing().is_empty(), "nothing says that it uses verbs");
+    let mut looked = Looked::default();
+    looked.failed(7, &std::io::Error::from_raw_os_error(libc::EACCES));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    sender.send(looked).expect("it is taken");
+    discovery.look = Some(receiver.into());
+    discovery.take();
     discovery.saw(7);
-    look(&mut discovery);
+    assert!(discovery.asked.is_empty(), "it would be refused again");
     assert!(discovery.missing()[0].reason.starts_with("1 processes may not be looked at"), "{:?}", discovery.missing());
 }

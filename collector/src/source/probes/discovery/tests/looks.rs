@@ -158,3 +158,54 @@ fn a_provider_of_any_name_is_found_again_when_it_was_written_over() {
     assert!(found.iter().any(|opened| opened.key() == places[0].key()), "{:?}", discovery.missing());
     running.end();
 }
+
+/// A process in a directory that stands for `/proc`, which maps this file.
+fn process_in(proc: &std::path::Path, pid: u32, file: &str) {
+    let dir = proc.join(pid.to_string());
+    fs::create_dir_all(dir.join("fd")).expect("a directory");
+    fs::write(dir.join("maps"), format!("10000-11000 r-xp 00000000 08:01 7 {file}\n")).expect("a file");
+    let fields: Vec<String> = (4..=52).map(|n| n.to_string()).collect();
+    fs::write(dir.join("stat"), format!("{pid} (train) S {}", fields.join(" "))).expect("a file");
+}
+
+#[test]
+fn a_process_that_cannot_be_looked_at_just_now_is_looked_at_again_and_is_no_refusal() {
+    let proc = tempfile::tempdir().expect("a temporary directory");
+    process_in(proc.path(), 7, "/usr/lib/libibverbs.so.1");
+    let maps = proc.path().join("7/maps");
+    let text = fs::read(&maps).expect("it was written");
+    fs::remove_file(&maps).expect("it is there");
+    fs::create_dir(&maps).expect("what cannot be read as a file");
+    let mut discovery = Discovery::new(proc.path());
+    discovery.saw(7);
+    look(&mut discovery);
+    let reasons =
+        |discovery: &Discovery| discovery.missing().iter().map(|lack| lack.reason.clone()).collect::<Vec<_>>();
+    assert_eq!(reasons(&discovery), ["1 processes could not be looked at just now, and will be within 10 s"]);
+    assert!(discovery.refused.is_empty() && discovery.asked.is_empty());
+    fs::remove_dir(&maps).expect("it is empty");
+    fs::write(&maps, text).expect("a file");
+    discovery.unused(HashSet::new(), &|file| file);
+    look(&mut discovery);
+    assert!(reasons(&discovery).is_empty() && discovery.known.contains_key(&7), "{:?}", reasons(&discovery));
+}
+
+#[test]
+fn what_is_known_to_use_verbs_is_looked_at_with_all_others_whatever_its_files_are_called() {
+    let proc = tempfile::tempdir().expect("a temporary directory");
+    process_in(proc.path(), 7, "/opt/train");
+    let file = ((8, 1), 7);
+    let known = || Known { files: [(file, file)].into(), ..Known::default() };
+    for asked in [false, true] {
+        let mut discovery = Discovery::new(proc.path());
+        if asked {
+            discovery.saw(7);
+        }
+        discovery.search.insert(7);
+        discovery.look_at_all();
+        discovery.work(&mut Addresses::default(), &known);
+        assert!(discovery.search.contains(&7), "it is searched after that");
+        found(&mut discovery);
+        assert_eq!(discovery.known.contains_key(&7), asked);
+    }
+}
