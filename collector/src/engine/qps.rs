@@ -296,9 +296,10 @@ impl Engine {
             }
         }
         for (port, (qps, connected)) in self.world.ports.iter_mut().zip(counts) {
-            if (port.qps, port.connected_qps) != (qps, connected) {
+            let were = if port.state == PortState::Active { connected } else { connected.max(port.were_connected_qps) };
+            if (port.qps, port.connected_qps, port.were_connected_qps) != (qps, connected, were) {
                 let port = Arc::make_mut(port);
-                (port.qps, port.connected_qps) = (qps, connected);
+                (port.qps, port.connected_qps, port.were_connected_qps) = (qps, connected, were);
             }
         }
         for (id, touched, rate) in rates {

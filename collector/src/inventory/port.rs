@@ -156,6 +156,8 @@ pub struct PortRecord {
     pub qps: u32,
     /// Those of them that a process has connected to a peer, also when they have failed since.
     pub connected_qps: u32,
+    /// The most of those at once in a window since it was last ACTIVE: somebody used it, also when they are gone.
+    pub were_connected_qps: u32,
     /// What its QPs posted since the beginning.
     pub posted: PostTotals,
     /// Its failovers since the beginning.
@@ -200,6 +202,7 @@ impl PortRecord {
             latencies: Latencies::default(),
             qps: 0,
             connected_qps: 0,
+            were_connected_qps: 0,
             posted: PostTotals::default(),
             failovers: FailoverTotals::default(),
             traced_bytes: 0,

@@ -47,9 +47,9 @@ pub(super) fn fall(view: &View<'_>, port: &PortRecord) -> Option<Fall> {
     let down = port.state == PortState::Down;
     let searching = down && port.phys_state.as_deref().is_some_and(|phys| phys.contains("Polling"));
     let known = port.state != PortState::Unknown;
-    // Somebody used it: the carrier that a `Disabled` port has not was there once. It was so also when those QPs are gone.
-    let raised = || view.raised("link.down", &view.port_subject(port).0).is_some();
-    let used = down && (port.connected_qps > 0 || (!switched_off(port) && raised()));
+    // Somebody used it: the carrier that a `Disabled` port has not was there once. It was so also when those QPs are gone,
+    // unless it was switched off since.
+    let used = down && (port.connected_qps > 0 || (!switched_off(port) && port.were_connected_qps > 0));
     let counts = known && expected || searching && role != Some(Role::Vf) || used;
     counts.then_some(Fall { cause: Cause::FoundDown, t: port.first_seen.0 })
 }

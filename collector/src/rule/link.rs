@@ -110,16 +110,16 @@ fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {
                 (false, Some(sibling)) => (Severity::Critical, format!("; its sibling {sibling} is ACTIVE")),
                 (false, None) => (Severity::Warning, String::new()),
             };
-            let used = match port.connected_qps {
+            let used = match port.were_connected_qps {
                 0 => String::new(),
                 1 => "; 1 QP was connected on it".to_owned(),
                 n => format!("; {n} QPs were connected on it"),
             };
-            if port.connected_qps > 0 {
+            if port.were_connected_qps > 0 {
                 evidence.push(Evidence::new(
                     "QPs that were connected on it",
                     None,
-                    f64::from(port.connected_qps),
+                    f64::from(port.were_connected_qps),
                     0.0,
                     "QPs",
                 ));

@@ -10,6 +10,8 @@ use crate::inventory::{LEAST_SHARE, Level, OVERHEAD, PortRecord, PostWindow};
 use crate::observation::Nanos;
 use crate::timeline::counter_table::Meaning;
 
+/// Where more than this share of what a port sends is not explained by posts that are seen, they are no measure of it.
+pub(super) const MOSTLY: f64 = 0.5;
 /// Newest windows that tell what is known of posts now.
 const LOOKED_AT: usize = 10;
 /// Windows a quiet level rests on at least.
@@ -145,6 +147,29 @@ pub(super) fn traced(view: &View<'_>, needs: &str, known: fn(&PostWindow) -> boo
     })
 }
 
+/// How far a rule on posts is judged where they are known: not on ports of which most of what they send is not explained by
+/// posts that are seen, be it that none was.
+pub(super) fn mostly_unseen(view: &View<'_>, window_s: f64) -> Judged {
+    let share = |port: &PortRecord| match posted(view, port, window_s) {
+        Posts::Are(posted) => unseen(view, port, &posted),
+        Posts::Paused => None,
+        Posts::Unknown => view.world.unexplained(port).zip(sent(port)).map(|(bytes, sent)| bytes / sent),
+    };
+    view.of_ports(|all| {
+        let blind = |port: &&PortRecord| share(port).is_some_and(|share| share > MOSTLY);
+        let blind: Vec<&PortRecord> = all.iter().copied().filter(blind).collect();
+        view.without(&blind, all.len(), |ports| {
+            format!("most of what {ports} sends is not explained by posts that are seen")
+        })
+    })
+}
+
+/// Bytes per second that a port sends, if any.
+fn sent(port: &PortRecord) -> Option<f64> {
+    let sent = port.rates.get(&Meaning::TxBytes).and_then(|ring| mean(ring.newest_first().take(LOOKED_AT)));
+    sent.filter(|sent| *sent > 0.0)
+}
+
 /// `qp.cache_pressure`.
 pub(super) struct CachePressure;
 
@@ -188,7 +213,8 @@ impl Rule for CachePressure {
 
 fn extent(view: &View<'_>) -> Judged {
     let known = |window: &PostWindow| window.switches.1 > 0 || window.small_latency.0 > 0;
-    traced(view, "turns of QPs and latency", known).or(|| {
+    let seen = traced(view, "turns of QPs and latency", known);
+    seen.or(|| mostly_unseen(view, view.settings.qp_cache_pressure.window_s)).or(|| {
         let all = || view.world.present_ports().map(|(_, port)| port);
         let measured = all().any(|port| port.posting.newest_first().any(|window| window.small_latency.0 > 0));
         if measured {
@@ -326,6 +352,7 @@ fn pressure(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         would_raise: match (risen, alike) {
             (true, true) => "a counter of context misses, which no driver offers",
             (true, false) => "windows with few QPs in which about as much was posted",
+            (false, _) if posted.small_latency_ns.is_some() && busy_link => "a time in which the link is less busy",
             (false, _) if posted.small_latency_ns.is_some() => "a time with at most half as many QPs, to compare with",
             (false, _) => "the latency of small operations, measured by the probes",
         }

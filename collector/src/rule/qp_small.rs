@@ -2,7 +2,7 @@
 
 use super::judged::{Judged, Part};
 use super::link::names;
-use super::qp_pressure::{Posted, Posts, posted, traced, unseen};
+use super::qp_pressure::{MOSTLY, Posted, Posts, mostly_unseen, posted, traced, unseen};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
@@ -10,9 +10,6 @@ use crate::observation::PortState;
 
 /// Mean size up to which the bytes are those of small messages, bytes: sizes are known as powers of two.
 const SMALL_BYTES: f64 = 8192.0;
-
-/// Where more of what the port sends than this is not explained by the posts that are seen, they say nothing of the port.
-const MOSTLY: f64 = 0.5;
 
 /// `qp.small_messages`.
 pub(super) struct Small;
@@ -59,20 +56,7 @@ impl Rule for Small {
 
 fn extent(view: &View<'_>) -> Judged {
     let seen = traced(view, "sizes", |window| window.sized > 0);
-    seen.or(|| view.of_ports(|all| mostly_unseen(view, all)))
-}
-
-/// Of which most of what they send is not seen.
-fn mostly_unseen(view: &View<'_>, all: &[&PortRecord]) -> Judged {
-    let window_s = view.settings.qp_small_messages.window_s;
-    let blind = |port: &&PortRecord| match posted(view, port, window_s) {
-        Posts::Are(posted) => unseen(view, port, &posted).is_some_and(|share| share > MOSTLY),
-        Posts::Paused | Posts::Unknown => false,
-    };
-    let blind: Vec<&PortRecord> = all.iter().copied().filter(blind).collect();
-    view.without(&blind, all.len(), |ports| {
-        format!("most of what {ports} sends is not explained by posts that are seen")
-    })
+    seen.or(|| mostly_unseen(view, view.settings.qp_small_messages.window_s))
 }
 
 fn small(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {

@@ -35,8 +35,10 @@ impl Looked {
         }
         let blind: Vec<Vec<Blind>> =
             KINDS.iter().map(|(_, rules)| rules.iter().map(|id| Blind::of(id, world)).collect()).collect();
-        let of_qps = KINDS.iter().zip(&blind).filter(|((kind, _), _)| *kind == QPS).flat_map(|(_, rules)| rules);
-        self.posts = of_qps.into_iter().any(|rule| !matches!(rule, Blind::Everywhere));
+        let traced = |port: &PortRecord| port.posting.newest_first().next().is_some();
+        let of_qps = KINDS.iter().filter(|(kind, _)| *kind == QPS).flat_map(|(_, rules)| *rules);
+        self.posts = of_qps.into_iter().any(|id| !world.settings.disabled.iter().any(|off| off == id))
+            && world.present_ports().any(|(_, port)| traced(port));
         let watched = self.posts;
         let lacking = |port: &PortRecord| -> Vec<&'static str> {
             let kinds = KINDS.iter().zip(&blind);

@@ -178,10 +178,8 @@ impl Incident {
             qp.pid.is_some_and(|pid| self.owners.contains(&pid)) && !self.qps.contains_key(&qp.id) && !qp.is_own()
         };
         // Of a QP without a known owner nobody can say whose it is.
-        self.overlooked = world
-            .qps
-            .iter()
-            .any(|qp| elsewhere(qp) || (qp.pid.is_none() && qp.created && qp.since >= began.not_before));
+        self.overlooked =
+            world.qps.iter().any(|qp| elsewhere(qp) || (qp.pid.is_none() && qp.since >= began.not_before));
         if self.overlooked {
             return;
         }

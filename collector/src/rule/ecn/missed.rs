@@ -173,12 +173,14 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     });
     let late = late_share(port, &span);
     let wanted = found.pause.filter(|_| found.by_pause).unwrap_or(0.0).max(LATE.1);
-    if let Some(late) = late {
+    // Where the level of an empty queue is not known, what takes no longer than the least says nothing.
+    let empty_known = slow.as_ref().is_some_and(|(_, _, base)| base.quiet);
+    if let Some(late) = late.filter(|late| empty_known || *late >= wanted) {
         evidence.push(Evidence::new("small operations later than twice the least", window, late, wanted, "share"));
         summary.push_str(&format!("; {} of the small operations take more than twice the least", share(late)));
     }
     let standing = standing || late.is_some_and(|late| late >= wanted);
-    if found.by_pause && !standing && (late.is_some() || slow.is_some()) {
+    if found.by_pause && !standing && empty_known {
         summary.push_str(", which speaks against a queue on their way: the pause may be of another class than theirs");
     }
     let before = marked_before(view, port, &span);

@@ -376,13 +376,15 @@ fn many_qps_in_turn_that_make_small_operations_slower_are_probable_and_never_mor
 fn what_is_seen_of_the_posts_is_no_measure_of_a_port_that_sends_far_more() {
     let small = Posts { qps: 4, per_s: 330_000, size_log2: 12, latency_log2: Some(11), switches: false };
     let run = |gbps: f64| {
-        let mut log = ports(1, (32.0, 16), (32.0, 16), None);
+        let mut log = ports(2, (32.0, 16), (32.0, 16), None);
         posts(&mut log, (1, 40), &small);
         for s in 1..40u32 {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a test")]
             let bytes = |gbps: f64| (gbps * 1e9 / 8.0 * f64::from(s)) as u64;
             let values = json!({"port_xmit_data": bytes(gbps) / 4, "port_xmit_packets": bytes(gbps) / 4_096,
                 "port_rcv_packets": bytes(gbps) / 4_096, "port_rcv_data": bytes(0.1) / 4});
+            // Nobody posts on the other one where a probe sees it.
+            log.counters(f64::from(s) + 0.4, "m1", "counters", values.clone());
             log.counters(f64::from(s) + 0.4, "m0", "counters", values);
         }
         log.lines.sort_by_key(|line| serde_json::from_str::<Value>(line).unwrap()["t"].as_u64());
@@ -404,10 +406,15 @@ fn what_is_seen_of_the_posts_is_no_measure_of_a_port_that_sends_far_more() {
         "{:?}",
         most.of("qp.small_messages")
     );
-    let view = most.engine.view();
-    let rule = super::super::find("qp.small_messages").unwrap();
-    let why = (super::super::not_judged(rule, &view), super::super::judged_in_part(rule, &view));
-    assert!(format!("{why:?}").contains("most of what m0/1 sends"), "silence is no all-clear: {why:?}");
+    for id in ["qp.small_messages", "qp.cache_pressure"] {
+        let rule = super::super::find(id).unwrap();
+        let why = |outcome: &Outcome| {
+            let view = outcome.engine.view();
+            format!("{:?}", (super::super::not_judged(rule, &view), super::super::judged_in_part(rule, &view)))
+        };
+        assert!(why(&most).contains("most of what m0/1, m1/1 sends"), "silence is no all-clear: {}", why(&most));
+        assert!(why(&seen).contains("most of what m1/1 sends"), "{}", why(&seen));
+    }
 }
 
 #[test]

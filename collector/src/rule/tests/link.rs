@@ -273,3 +273,13 @@ fn a_port_found_down_stays_a_finding_when_its_dead_qps_are_gone_and_until_it_is_
     let cleared: f64 = told[1].split(' ').next().unwrap().parse().unwrap();
     assert!(cleared >= 20.0, "{told:?}");
 }
+
+#[test]
+fn a_port_found_searching_for_a_carrier_that_is_then_switched_off_is_a_finding_no_more() {
+    let mut log = Log::new();
+    log.device(0.0, "a", "rdma_rxe", "0000:01:00.0").port(0.0, "a", "DOWN", "Polling").until(1, 5);
+    log.port(5.5, "a", "DOWN", "Disabled").until(6, 30);
+    let told = log.run().of("link.down");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("raised") && told[1].contains("cleared"), "{told:?}");
+}

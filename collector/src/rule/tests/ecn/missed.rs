@@ -86,3 +86,21 @@ fn a_window_in_which_pause_was_not_read_is_not_called_quiet() {
         assert!(as_expected, "{paused} µs a second: {base:?}");
     }
 }
+
+#[test]
+fn operations_that_are_not_late_speak_against_a_queue_only_where_an_empty_one_was_seen() {
+    let paused = Second { u: 0.4, pause: [400_000, 0], wait: 9_000_000, ..CALM };
+    let summary = |calm_s: u32| {
+        let mut node = Node::new(&["a"]);
+        for s in 1..=calm_s + 12 {
+            let (second, bucket) = if s <= calm_s { (Second { u: 0.2, ..CALM }, 16) } else { (paused, 16) };
+            let at = f64::from(s);
+            node.second(at - 0.5, "a", second).operations(at - 0.4, "a", 9, 256, &[(bucket, 5_000)]);
+        }
+        node.run().last("ecn.missed").summary.clone()
+    };
+    let standing = summary(0);
+    assert!(!standing.contains("speaks against") && !standing.contains("more than twice"), "{standing}");
+    let of_another_class = summary(20);
+    assert!(of_another_class.contains("speaks against a queue on their way"), "{of_another_class}");
+}

@@ -111,7 +111,7 @@ impl Look {
     }
 
     /// Looks at these processes, or at all, of which these are known to use verbs.
-    pub(super) fn at_processes(self, whom: Whom, pids: BTreeSet<u32>, calls: &Mutex<Calls>) -> Looked {
+    pub(super) fn at_processes(self, whom: Whom, pids: &BTreeSet<u32>, calls: &Mutex<Calls>) -> Looked {
         let devices = Devices::list(&self.class);
         let all = if whom == Whom::All { all_processes(&self.proc) } else { pids.iter().copied().collect() };
         let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);

@@ -224,7 +224,7 @@ impl Discovery {
                 (look(), pids)
             };
             let calls = self.calls.clone();
-            let look = look::begin(self.start, done, take, move |(look, pids)| look.at_processes(whom, pids, &calls));
+            let look = look::begin(self.start, done, take, move |(look, pids)| look.at_processes(whom, &pids, &calls));
             self.look = look.map(Awaited::from);
             self.looks += u64::from(self.look.is_some());
             if whom == Whom::Search && self.look.is_some() {
