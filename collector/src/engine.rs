@@ -169,6 +169,7 @@ impl Engine {
         if self.window_end.take().is_some() {
             // What was traced in a part of a window is no rate of the window.
             self.swept_ns = 0;
+            self.world.ended = true;
             self.close_window(self.world.now, Traced::No);
         }
     }

@@ -119,6 +119,12 @@ fn resolved(global: &Global, file: File, table: toml::Table) -> anyhow::Result<C
         (None, Some(other)) => bail!("color: {other:?} is none of auto, always, never"),
     };
     let or = |flags: &[String], file: Vec<String>| if flags.is_empty() { file } else { flags.to_vec() };
+    let (device, exclude) = (or(&global.device, file.device), or(&global.exclude, file.exclude));
+    let mut rules = file.rule;
+    // A pattern that is none is told when it is used.
+    if let Ok(watched) = collector::node::filter(&device, &exclude) {
+        rules.link_down.expected.keep(|device| watched(device));
+    }
     let default = ProbeOptions::default();
     let probes = ProbeOptions {
         budget: match budget {
@@ -130,8 +136,8 @@ fn resolved(global: &Global, file: File, table: toml::Table) -> anyhow::Result<C
     Ok(Config {
         node: NodeOptions {
             sysfs_root: global.sysfs_root.clone().or(file.sysfs_root),
-            device: or(&global.device, file.device),
-            exclude: or(&global.exclude, file.exclude),
+            device,
+            exclude,
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
             making: (global.allow_changes || file.allow_changes)
                 .then(|| global.verbs_program.clone().or_else(|| file.verbs_program.clone())),
@@ -145,7 +151,7 @@ fn resolved(global: &Global, file: File, table: toml::Table) -> anyhow::Result<C
         },
         collect: file.collect,
         hooks: outputs::hooks(file.hook)?,
-        rules: file.rule,
+        rules,
         color,
         ascii: global.ascii || file.ascii,
         log,

@@ -165,6 +165,8 @@ pub struct World {
     pub findings_dropped: u64,
     /// What the rules are asked with.
     pub settings: Arc<Settings>,
+    /// Nothing comes after this: what is judged is all there is.
+    pub ended: bool,
 }
 
 /// Where the ports of a device and the devices of a function are: rules ask for them in every window.
@@ -313,6 +315,7 @@ impl World {
             failovers_dropped: 0,
             findings_dropped: 0,
             settings: Arc::default(),
+            ended: false,
         }
     }
 

@@ -5,7 +5,7 @@ use super::fall::{Cause, Fall, active_sibling, fall, switched_off};
 use super::judged::{Judged, Part};
 use super::predicts::FALL_SIGNS;
 use super::{Rule, Trigger, View, lanes, root};
-use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, SubjectKey, Verdict};
+use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Subject, SubjectKey, Verdict};
 use crate::inventory::{PortRecord, Role, World};
 use crate::observation::{Nanos, PortState, QpState};
 use crate::timeline::Series;
@@ -58,13 +58,46 @@ impl Rule for LinkDown {
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
         let ports = view.world.ports.iter();
-        ports.filter_map(|port| fall(view, port).map(|fall| down(view, port, fall))).collect()
+        ports.filter_map(|port| fall(view, port).map(|fall| down(view, port, fall))).chain(absent(view)).collect()
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
         let known = view.world.present_ports().any(|(_, port)| port.state != PortState::Unknown);
         (!known).then(|| "the state of no port can be read".to_owned())
     }
+}
+
+/// Ports that the configuration names and that were not there from the beginning: an adapter that fell off the bus before.
+fn absent(view: &View<'_>) -> Option<Verdict> {
+    let world = view.world;
+    // A driver that is being loaded gets the time of one that is reloaded. Where no device is seen, nothing is known of any.
+    let early = view.now < world.started.saturating_add(ns(view.settings.link_down.vanished_s)) && !world.ended;
+    if early || world.present().next().is_none() {
+        return None;
+    }
+    let there = |(device, number): &(&str, u32)| {
+        world.ports.iter().any(|port| port.key.port == *number && *world.device(port.key.device).name == **device)
+    };
+    let absent: Vec<(&str, u32)> =
+        view.settings.link_down.expected.named().filter(|expected| !there(expected)).collect();
+    let (device, port) = *absent.first()?;
+    let names: Vec<String> = absent.iter().map(|(device, port)| format!("{device}/{port}")).collect();
+    let (names, are) = (names.join(", "), if absent.len() == 1 { "is" } else { "are" });
+    Some(Verdict::Holds(Box::new(Conclusion {
+        key: SubjectKey::Node,
+        subject: Subject { device: Some(device.into()), port: Some(port), ..Subject::default() },
+        severity: Severity::Critical,
+        grade: Grade::Confirmed,
+        summary: format!("{names} {are} not there; the configuration expects {}", if absent.len() == 1 { "it up" } else { "them up" }),
+        evidence: vec![Evidence::new("expected ports that are not there", None, absent.len() as f64, 0.0, "ports")],
+        advice: "See whether the adapter is on the bus (lspci) and its driver loaded, and what the kernel log says of it; \
+                 or mend the name in the configuration."
+            .to_owned(),
+        would_raise: String::new(),
+        part_of: None,
+        since: world.started,
+        revision: absent.len() as u64,
+    })))
 }
 
 fn down(view: &View<'_>, port: &PortRecord, fall: Fall) -> Verdict {

@@ -125,14 +125,15 @@ fn best<T: PartialOrd + Copy>(own: Option<T>, partner: Option<T>) -> Option<T> {
     }
 }
 
-/// Speed and width both ends can do, and whether both said so.
-fn abilities(view: &View<'_>, record: &PcieRecord) -> (Option<f64>, Option<u32>, bool) {
+/// Speed and width both ends can do, and which ends said what they can: the function itself, and both.
+fn abilities(view: &View<'_>, record: &PcieRecord) -> (Option<f64>, Option<u32>, [bool; 2]) {
     let partner = record.partner().and_then(|pci| view.world.pcie.get(pci));
     let (own_speed, own_width) = (speed(record.link.max_speed_gts), width(record.link.max_width));
     let their_speed = partner.and_then(|p| speed(p.link.max_speed_gts));
     let their_width = partner.and_then(|p| width(p.link.max_width));
-    let both = own_speed.is_some() && own_width.is_some() && their_speed.is_some() && their_width.is_some();
-    (best(own_speed, their_speed), best(own_width, their_width), both)
+    let own = own_speed.is_some() && own_width.is_some();
+    let both = own && their_speed.is_some() && their_width.is_some();
+    (best(own_speed, their_speed), best(own_width, their_width), [own, both])
 }
 
 fn slow(view: &View<'_>, record: &PcieRecord) -> bool {
@@ -142,7 +143,7 @@ fn slow(view: &View<'_>, record: &PcieRecord) -> bool {
 
 fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     let link = Link::of(record)?;
-    let (max_speed, max_width, both_known) = abilities(view, record);
+    let (max_speed, max_width, [own_known, both_known]) = abilities(view, record);
     let (key, subject) = view.pci_subject(&record.pci);
     let narrow = max_width.filter(|max| link.width < *max);
     let slow = max_speed.filter(|max| link.speed < *max);
@@ -183,18 +184,23 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
     }
     if too_little {
         let at_most = if speed_held > link.speed { format!(" at most, at {speed_held} GT/s") } else { String::new() };
-        let short = format!(
-            "; it carries {capacity:.1} Gb/s{at_most}, less than the port's {needed} Gb/s: the slot limits the port"
-        );
+        let limits = if own_known {
+            "the slot limits the port"
+        } else {
+            "the slot limits the port, unless the adapter itself can do no more, which is not known"
+        };
+        let short = format!("; it carries {capacity:.1} Gb/s{at_most}, less than the port's {needed} Gb/s: {limits}");
         summary.push_str(&short);
         evidence.push(Evidence::new("PCIe link capacity", None, capacity, needed, "Gb/s"));
     }
-    // What the link carries is known from the link alone; that the other end could do more is not.
-    let sure = both_known || too_little;
+    // What the link carries is known from the link alone; that the ends could do more is not.
+    let sure = both_known || (too_little && own_known);
+    // It may be all that the adapter was made for.
+    let only_perhaps = !own_known && narrow.is_none() && slow_now.is_none();
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
-        severity: Severity::Warning,
+        severity: if only_perhaps { Severity::Info } else { Severity::Warning },
         grade: if sure { Grade::Confirmed } else { Grade::Suspected },
         summary,
         evidence,
@@ -202,7 +208,7 @@ fn downgrade(view: &View<'_>, record: &PcieRecord) -> Option<Verdict> {
                  (bifurcation, link speed limit) or a riser may hold the link back. If it was better before, treat it as a \
                  failing link."
             .to_owned(),
-        would_raise: if sure { String::new() } else { "the link capability of the bridge at the other end".to_owned() },
+        would_raise: if sure { String::new() } else { "what the function and the bridge at the other end can do (max_link_speed, max_link_width)".to_owned() },
         part_of: None,
         since: since(view, record),
         revision: u64::from(narrow.is_some()) | u64::from(slow_now.is_some()) << 1 | u64::from(too_little) << 2

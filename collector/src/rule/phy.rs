@@ -10,7 +10,8 @@ use super::span::{Errors, errors};
 use super::{Rule, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Verdict};
 use crate::inventory::PortRecord;
-use crate::observation::PortState;
+use crate::observation::{Nanos, PortState};
+use crate::timeline::Series;
 use crate::timeline::counter_table::Meaning;
 
 /// A lane with this many times the errors of the middle one of the others is named.
@@ -39,23 +40,28 @@ impl Rule for PostFec {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        counted_by(view, &[Meaning::PostFecErrors], "errors after FEC").nowhere()
+        post_fec_extent(view).nowhere()
     }
 
     fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
-        counted_by(view, &[Meaning::PostFecErrors], "errors after FEC").in_part()
+        post_fec_extent(view).in_part()
     }
+}
+
+fn post_fec_extent(view: &View<'_>) -> Judged {
+    let counted = counted_by(view, &[Meaning::PostFecErrors], "errors after FEC");
+    counted.or(|| long_enough(view, &view.settings.phy_post_fec))
 }
 
 fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.phy_post_fec;
     let (key, subject) = view.port_subject(port);
-    let found = errors(view, port, Meaning::PostFecErrors, settings.window_s, settings.of);
     if let Some(silent) = silent(view, port, "phy.post_fec", &["link.down"]) {
         return Some(silent);
     }
-    let found = match over(found, settings) {
-        Standing::Holds(found) => found,
+    let (found, once) = match over(view, port, Meaning::PostFecErrors, settings) {
+        Standing::Holds(found) => (found, false),
+        Standing::Once(found) => (found, true),
         Standing::Between => return Some(Verdict::Keep(key)),
         Standing::Clear => return None,
     };
@@ -76,20 +82,21 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         evidence.push(row(crc, 0.0));
     }
     let summary = format!(
-        "{} FEC could not correct in {}{}{}",
+        "{} FEC could not correct in {}{}{}{}",
         counted(&found, "error"),
         over_windows(&found),
+        if once { ALL_THERE_IS } else { "" },
         lane.as_ref().map(|lane| format!("; {lane}")).unwrap_or_default(),
         crc.as_ref().map(|crc| format!("; {} with a bad CRC", counted(crc, "frame"))).unwrap_or_default(),
     );
     // Two counters of different layers that see the same loss leave no doubt.
-    let sure = crc.is_some();
+    let sure = crc.is_some() && !once;
     let raised = view.raised("phy.post_fec", &key);
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
-        severity: Severity::Critical,
-        grade: if sure { Grade::Confirmed } else { Grade::Probable },
+        severity: severity(once),
+        grade: grade(sure, once),
         summary,
         evidence,
         advice:
@@ -97,7 +104,11 @@ fn post_fec(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
                  bad lane points at the module or its connector. Compare with the switch port's own counters: errors \
                  counted here were made on the way here."
                 .to_owned(),
-        would_raise: if sure { String::new() } else { "frames with a bad CRC at the same time".to_owned() },
+        would_raise: match (sure, once) {
+            (true, _) => String::new(),
+            (false, true) => "a further reading of the counters".to_owned(),
+            (false, false) => "frames with a bad CRC at the same time".to_owned(),
+        },
         part_of: root::of_link(view, port, &["link.down"]),
         since: found.first,
         revision: most_digits(raised, 8, found.n) << 8 | lane.map_or(0, |lane| u64::from(lane.number) + 1),
@@ -131,27 +142,36 @@ impl Rule for Crc {
     }
 
     fn not_judged(&self, view: &View<'_>) -> Option<String> {
-        counted_by(view, &[Meaning::CrcErrors, Meaning::IcrcErrors], "CRC or ICRC errors").nowhere()
+        crc_extent(view).nowhere()
     }
 
     fn judged_in_part(&self, view: &View<'_>) -> Option<Part> {
-        counted_by(view, &[Meaning::CrcErrors, Meaning::IcrcErrors], "CRC or ICRC errors").in_part()
+        crc_extent(view).in_part()
     }
+}
+
+fn crc_extent(view: &View<'_>) -> Judged {
+    let counted = counted_by(view, &[Meaning::CrcErrors, Meaning::IcrcErrors], "CRC or ICRC errors");
+    counted.or(|| long_enough(view, &view.settings.phy_crc))
 }
 
 fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
     let settings = &view.settings.phy_crc;
     let (key, subject) = view.port_subject(port);
-    let of = |meaning| errors(view, port, meaning, settings.window_s, settings.of);
-    let (frames, packets) = (of(Meaning::CrcErrors), of(Meaning::IcrcErrors));
     if let Some(silent) = silent(view, port, "phy.crc", &["link.down", "phy.post_fec"]) {
         return Some(silent);
     }
-    let mut between = false;
+    let (mut between, mut once) = (false, true);
     let mut told: Vec<(Errors, &str)> = Vec::new();
-    for (found, what) in [(&frames, "frame with a bad CRC"), (&packets, "packet with a bad ICRC")] {
-        match over(found.clone(), settings) {
-            Standing::Holds(found) => told.push((found, what)),
+    for (meaning, what) in
+        [(Meaning::CrcErrors, "frame with a bad CRC"), (Meaning::IcrcErrors, "packet with a bad ICRC")]
+    {
+        match over(view, port, meaning, settings) {
+            Standing::Holds(found) => {
+                told.push((found, what));
+                once = false;
+            }
+            Standing::Once(found) => told.push((found, what)),
             Standing::Between => between = true,
             Standing::Clear => {}
         }
@@ -172,22 +192,27 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         (None, None) => "; whether they were made on this link is not counted",
     };
     let parts: Vec<String> = told.iter().map(|(found, what)| plural_of(found, what)).collect();
-    let summary = format!("{} in {}{here}", parts.join(" and "), over_windows(first));
+    let all = if once { ALL_THERE_IS } else { "" };
+    let summary = format!("{} in {}{all}{here}", parts.join(" and "), over_windows(first));
     let n = told.iter().fold(0u64, |n, (found, _)| n.saturating_add(found.n));
-    let sure = post_fec.is_some();
+    let sure = post_fec.is_some() && !once;
     let raised = view.raised("phy.crc", &key);
     Some(Verdict::Holds(Box::new(Conclusion {
         key,
         subject,
-        severity: Severity::Critical,
-        grade: if sure { Grade::Confirmed } else { Grade::Probable },
+        severity: severity(once),
+        grade: grade(sure, once),
         summary,
         evidence,
         advice:
             "Look which links on the way count errors: the first one, seen from the sender, is the bad one. If it is \
                  this one, clean or replace module and cable; if no link counts them, a switch or adapter damages data."
                 .to_owned(),
-        would_raise: if sure { String::new() } else { "errors after FEC of the same port at the same time".to_owned() },
+        would_raise: match (sure, once) {
+            (true, _) => String::new(),
+            (false, true) => "a further reading of the counters".to_owned(),
+            (false, false) => "errors after FEC of the same port at the same time".to_owned(),
+        },
         part_of: root::of_link(view, port, &["link.down", "phy.post_fec"]),
         since,
         revision: most_digits(raised, 2, n) << 2 | u64::from(sure) << 1 | u64::from(told.len() > 1),
@@ -198,15 +223,39 @@ fn crc(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
 enum Standing {
     /// Enough windows of the last ones had some.
     Holds(Errors),
+    /// The observation has ended, the counters were read twice in all, and they had grown.
+    Once(Errors),
     /// One window had some, or nothing can be said now.
     Between,
     /// None had any.
     Clear,
 }
 
-fn over(found: Option<Errors>, settings: &ErrorWindows) -> Standing {
-    match found {
+/// What is said of errors between the only two readings there are.
+const ALL_THERE_IS: &str = ", between the only two readings";
+
+fn severity(once: bool) -> Severity {
+    if once { Severity::Warning } else { Severity::Critical }
+}
+
+fn grade(sure: bool, once: bool) -> Grade {
+    match (sure, once) {
+        (_, true) => Grade::Suspected,
+        (true, false) => Grade::Confirmed,
+        (false, false) => Grade::Probable,
+    }
+}
+
+fn over(view: &View<'_>, port: &PortRecord, meaning: Meaning, settings: &ErrorWindows) -> Standing {
+    match errors(view, port, meaning, settings.window_s, settings.of) {
         Some(found) if found.windows >= settings.windows.max(1) => Standing::Holds(found),
+        Some(found) if view.world.ended => {
+            let intervals: Option<Vec<Nanos>> = port.series_of(meaning).map(Series::only_interval).collect();
+            match intervals.and_then(|all| all.into_iter().max()) {
+                Some(span_ns) => Standing::Once(Errors { span_ns, ..found }),
+                None => Standing::Between,
+            }
+        }
         Some(_) => Standing::Between,
         None => Standing::Clear,
     }
@@ -300,6 +349,19 @@ pub(super) fn phy_check(view: &View<'_>, finding: &Finding, pattern: &str) -> Ve
         lines.push(format!("sudo mlxlink -d {device} -p {port} -c"));
     }
     lines
+}
+
+/// How far a rule is judged that wants errors in several windows: of an observation that ended before those were there, with
+/// that reservation.
+fn long_enough(view: &View<'_>, settings: &ErrorWindows) -> Judged {
+    let (windows, window) = (settings.windows.max(1), ns(settings.window_s));
+    let watched = view.now.saturating_sub(view.world.watched_since());
+    if !view.world.ended || watched >= window.saturating_mul(windows) {
+        return Judged::All;
+    }
+    let (window, watched) = (lasting(window), lasting(watched));
+    let reason = format!("errors are told that show in {windows} windows of {window}, and it was watched for {watched}");
+    Judged::with(view.world.present_ports().count(), reason)
 }
 
 /// How far a rule is judged that cannot judge ports without a counter of these meanings.

@@ -449,6 +449,22 @@ impl PortGlobs {
     pub fn matches(&self, device: &str, port: u32) -> bool {
         !self.globs.is_empty() && self.set.is_match(format!("{device}/{port}"))
     }
+
+    /// The ports that are meant by their very names.
+    pub fn named(&self) -> impl Iterator<Item = (&str, u32)> {
+        let named = self.globs.iter().filter(|glob| !glob.contains(['*', '?', '[', '{', '\\']));
+        named.filter_map(|glob| glob.split_once('/')).filter_map(|(device, port)| Some((device, port.parse().ok()?)))
+    }
+
+    /// Forgets ports that are named of devices that are not watched: whether they are up is then not asked.
+    pub fn keep(&mut self, watched: impl Fn(&str) -> bool) {
+        let unwatched: Vec<String> = self
+            .named()
+            .filter(|(device, _)| !watched(device))
+            .map(|(device, port)| format!("{device}/{port}"))
+            .collect();
+        self.globs.retain(|glob| !unwatched.contains(glob));
+    }
 }
 
 impl PartialEq for PortGlobs {

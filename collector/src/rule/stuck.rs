@@ -5,7 +5,7 @@ use super::judged::{Judged, Part};
 use super::{Rule, Trigger, View};
 use crate::finding::{Conclusion, Evidence, Finding, Grade, Severity, Subject, SubjectKey, Verdict};
 use crate::inventory::{CounterSet, DeviceId, DeviceRecord, PortRecord};
-use crate::observation::{Nanos, PortState};
+use crate::observation::{CounterSource, Nanos, PortState};
 use crate::timeline::Series;
 use crate::timeline::counter_table::{Meaning, Overflow, Width};
 
@@ -256,6 +256,10 @@ fn failing(view: &View<'_>, set: &CounterSet) -> Option<Sign> {
 
 /// The set is not read any more while the same source reads other devices: the read of this one has not come back.
 fn silent(view: &View<'_>, id: DeviceId, port: Option<&PortRecord>, set: &CounterSet) -> Option<Sign> {
+    // Lines of a log come when something happens.
+    if set.source == CounterSource::Log {
+        return None;
+    }
     let interval = set.series.iter().map(Series::interval).max().filter(|interval| *interval > 0)?;
     let limit = ns(view.settings.nic_stuck.silent_s).max(interval.saturating_mul(5));
     let age = view.now.saturating_sub(set.t);

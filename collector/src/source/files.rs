@@ -16,7 +16,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
@@ -173,20 +174,31 @@ pub fn errno_name(error: &io::Error) -> Cow<'static, str> {
 }
 
 /// A directory taken as `/sys`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RootedFiles {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     path: PathBuf,
     /// Access times are left alone. Only who owns the files, or may do all, can ask for it.
-    leaves_atime: AtomicBool,
+    leaves_atime: Arc<AtomicBool>,
+    room: Arc<Room>,
 }
+
+/// Descriptors for files that stay open.
+#[derive(Debug)]
+struct Room {
+    taken: AtomicUsize,
+    most: usize,
+}
+
+/// Descriptors that are left for everything else: probes, sockets, terminals, and files that are open for an instant.
+const OTHERS: usize = 512;
 
 /// Links followed before a path counts as a loop; the kernel's own limit.
 const MOST_LINKS: u32 = 40;
 
 impl RootedFiles {
     /// Opens the directory. The soft limit of open files is raised to the hard one: a node with sixteen ports has more
-    /// counters than the usual 1,024.
+    /// counters than the usual 1,024. Where that is not enough, the files beyond it are opened anew for each reading.
     ///
     /// # Errors
     /// The errno of opening the directory.
@@ -196,10 +208,26 @@ impl RootedFiles {
         let root = rustix::fs::open(&path, flags, Mode::empty())?;
         let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
         if current != maximum {
-            // A refusal leaves the soft limit as it is: files beyond it are then unavailable with EMFILE.
+            // A refusal leaves the soft limit as it is.
             let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         }
-        Ok(Self { root, path, leaves_atime: AtomicBool::new(true) })
+        // `None`: no limit.
+        let limit = rustix::process::getrlimit(Resource::Nofile).current;
+        let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let most = limit - OTHERS.min(limit / 2);
+        Ok(Self {
+            root: Arc::new(root),
+            path,
+            leaves_atime: Arc::new(AtomicBool::new(true)),
+            room: Arc::new(Room { taken: AtomicUsize::new(0), most }),
+        })
+    }
+
+    /// Opens a file that stays what it is.
+    fn open_again(&self, file: &ByPath) -> io::Result<OwnedFd> {
+        let fd = self.open_inside(&file.path, OFlags::RDONLY)?;
+        // Another file under its name is not the one that was opened.
+        if identity(&rustix::fs::fstat(&fd)?) == file.is { Ok(fd) } else { Err(Errno::NODEV.into()) }
     }
 
     /// The directory.
@@ -218,14 +246,14 @@ impl RootedFiles {
                 return Err(error.into());
             }
             let path = self.resolve(path)?;
-            Ok(rustix::fs::openat(&self.root, dot(&path), flags | OFlags::NOFOLLOW, Mode::empty())?)
+            Ok(rustix::fs::openat(&*self.root, dot(&path), flags | OFlags::NOFOLLOW, Mode::empty())?)
         })
     }
 
     /// The kernel's way alone.
     fn open_at_once(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let open = |flags| rustix::fs::openat2(&self.root, dot(path), flags, Mode::empty(), resolve);
+        let open = |flags| rustix::fs::openat2(&*self.root, dot(path), flags, Mode::empty(), resolve);
         if !flags.contains(OFlags::PATH) && self.leaves_atime.load(Ordering::Relaxed) {
             // A copied tree is not to show that it was read, and each reading is cheaper; sysfs keeps no such times.
             match open(flags | OFlags::NOATIME) {
@@ -303,7 +331,11 @@ impl Files for RootedFiles {
             // A pipe or a device node in a copied tree: opening one can block or act.
             _ => return Err(Errno::OPNOTSUPP.into()),
         }
-        Ok(Box::new(Kept(self.open_inside(path, OFlags::RDONLY)?)))
+        let fd = self.open_inside(path, OFlags::RDONLY)?;
+        Ok(match Place::take(&self.room) {
+            Some(place) => Box::new(Kept { fd, _place: place }),
+            None => Box::new(ByPath { path: path.to_owned(), is: identity(&stat), files: self.clone() }),
+        })
     }
 
     fn resolve(&self, path: &str) -> io::Result<String> {
@@ -322,7 +354,7 @@ impl Files for RootedFiles {
                 walked.push('/');
             }
             walked.push_str(&part);
-            match rustix::fs::readlinkat(&self.root, walked.as_str(), Vec::new()) {
+            match rustix::fs::readlinkat(&*self.root, walked.as_str(), Vec::new()) {
                 Ok(target) => {
                     links += 1;
                     let target = target.to_str().map_err(|_| Errno::INVAL)?;
@@ -371,12 +403,52 @@ fn natural(name: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
-struct Kept(OwnedFd);
+struct Kept {
+    fd: OwnedFd,
+    _place: Place,
+}
 
 impl OpenFile for Kept {
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::pread(self.0.as_fd(), buf, 0)?)
+        Ok(rustix::io::pread(self.fd.as_fd(), buf, 0)?)
     }
+}
+
+/// A descriptor's share of the room, given back with it.
+struct Place(Arc<Room>);
+
+impl Place {
+    fn take(room: &Arc<Room>) -> Option<Self> {
+        let taken = room.taken.fetch_add(1, Ordering::Relaxed);
+        // Made before it is known whether there is room: it gives back what was taken either way.
+        let place = Self(room.clone());
+        (taken < room.most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A file there was no room to keep open.
+struct ByPath {
+    path: String,
+    is: (u64, u64),
+    files: RootedFiles,
+}
+
+impl OpenFile for ByPath {
+    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::pread(self.files.open_again(self)?, buf, 0)?)
+    }
+}
+
+/// Device and inode: no other file has them while it is there.
+fn identity(stat: &rustix::fs::Stat) -> (u64, u64) {
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between platforms")]
+    (stat.st_dev as u64, stat.st_ino as u64)
 }
 
 #[cfg(test)]

@@ -298,6 +298,12 @@ impl Series {
         self.dt
     }
 
+    /// How far apart its readings are, ns, where there are two and no more.
+    #[must_use]
+    pub fn only_interval(&self) -> Option<Nanos> {
+        Some(self.dt).filter(|dt| *dt > 0 && self.earlier[0] == 0)
+    }
+
     /// Keeps a change at its place in time: the look back ends at the first one that is too old.
     fn remember(&mut self, change: Change) {
         let changes = self.changes.get_or_insert_default();

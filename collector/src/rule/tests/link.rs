@@ -283,3 +283,22 @@ fn a_port_found_searching_for_a_carrier_that_is_then_switched_off_is_a_finding_n
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].contains("raised") && told[1].contains("cleared"), "{told:?}");
 }
+
+#[test]
+fn ports_that_the_configuration_names_and_that_are_not_there_are_critical_until_they_are() {
+    let expected = "[link_down]\nexpected = [\"a/1\", \"b/1\", \"b/2\", \"c*/1\"]";
+    let mut log = Log::with(expected);
+    log.device(0.0, "a", "mlx5_core", "0000:01:00.0").port(0.0, "a", "ACTIVE", "LinkUp").until(1, 30);
+    log.device(30.5, "b", "mlx5_core", "0000:02:00.0").port(30.5, "b", "ACTIVE", "LinkUp");
+    log.add(30.6, "port", json!({"device": "b", "port": 2, "link_layer": "Ethernet", "state": "ACTIVE"})).until(31, 40);
+    let outcome = log.run();
+    let told = outcome.of("link.down");
+    assert!(told[0].contains("b/1 raised critical confirmed") && told[1].contains("cleared"), "{told:?}");
+    assert_eq!(outcome.changes[0].summary, "b/1, b/2 are not there; the configuration expects them up");
+    // A driver that is loaded as the watching begins is given its time.
+    let mut log = Log::with(expected);
+    log.device(0.0, "a", "mlx5_core", "0000:01:00.0").port(0.0, "a", "ACTIVE", "LinkUp");
+    log.device(0.5, "b", "mlx5_core", "0000:02:00.0").port(0.5, "b", "ACTIVE", "LinkUp");
+    log.add(0.6, "port", json!({"device": "b", "port": 2, "link_layer": "Ethernet", "state": "ACTIVE"})).until(2, 9);
+    log.run().nothing();
+}

@@ -455,3 +455,14 @@ fn an_uncorrected_error_is_called_fatal_only_where_it_was() {
         assert!(finding.summary.starts_with(&format!("1 uncorrected ({word}) error")), "{}", finding.summary);
     }
 }
+
+#[test]
+fn a_link_of_an_adapter_whose_best_is_not_known_is_no_more_than_a_note_beside_its_port_s_rate() {
+    let mut log = log();
+    let port = json!({"device": "a", "port": 1, "link_layer": "InfiniBand", "state": "ACTIVE", "rate_gbps": 400.0});
+    log.add(0.0, "port", port);
+    log.add(1.0, "pcie", json!({"pci": NIC, "speed_gts": 16.0, "width": 16})).until(2, 6);
+    let outcome = log.run();
+    assert_eq!(outcome.of("pcie.downgrade"), ["1 a 0000:02:00.0 raised info suspected"]);
+    assert!(outcome.last("pcie.downgrade").summary.ends_with("which is not known"));
+}

@@ -451,3 +451,24 @@ fn a_sentence_names_the_time_its_numbers_cover_once() {
     assert_eq!(finding.summary.matches(" s").count(), 1, "{}", finding.summary);
     assert_eq!(finding.evidence[1].series, "windows of 10.0 s with errors, of 3");
 }
+
+#[test]
+fn errors_between_the_only_two_readings_are_suspected_when_there_is_no_more_to_come() {
+    for (apart, seen) in [(1.5, "1.5 s"), (10.0, "10.0 s"), (600.0, "10 min")] {
+        let mut log = log();
+        let values = |n: u64| json!({"rx_crc_errors_phy": n, "rx_symbol_err_phy": 7, "rx_pcs_symbol_err_phy": 40 * n});
+        log.counters(0.0, "a", "ethtool", values(1)).counters(apart, "a", "ethtool", values(101));
+        let outcome = log.run();
+        assert_eq!(outcome.of("phy.crc").len(), 1, "{apart}");
+        assert!(outcome.of("phy.post_fec")[0].ends_with("a/1 raised warning suspected"), "{apart}");
+        let summary = &outcome.last("phy.post_fec").summary;
+        let said = format!("4000 errors FEC could not correct in the last {seen}, between the only two readings");
+        assert!(summary.starts_with(&said), "{summary}");
+        // One of several windows is none of it.
+        let mut log = self::log();
+        log.counters(0.0, "a", "ethtool", values(1)).counters(apart, "a", "ethtool", values(101));
+        log.counters(2.0 * apart, "a", "ethtool", values(101)).counters(3.0 * apart, "a", "ethtool", values(101));
+        log.counters(20.0 + 3.0 * apart, "a", "ethtool", values(101));
+        log.run().nothing();
+    }
+}

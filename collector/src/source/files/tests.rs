@@ -128,3 +128,31 @@ fn entries_are_told_in_an_order_that_stays_and_compare_with_those_kept() {
         .unwrap();
     assert_eq!(at, 2, "class and devices");
 }
+
+#[test]
+fn what_there_is_no_room_to_keep_open_is_read_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..5 {
+        std::fs::write(dir.path().join(n.to_string()), n.to_string()).unwrap();
+    }
+    let mut files = RootedFiles::new(dir.path()).unwrap();
+    files.room = Arc::new(Room { taken: AtomicUsize::new(0), most: 2 });
+    let open = |n: u32| files.open(&n.to_string()).unwrap();
+    let read = |file: &dyn OpenFile| {
+        let mut buf = [0; 8];
+        let n = file.read(&mut buf)?;
+        Ok::<_, io::Error>(String::from_utf8_lossy(&buf[..n]).into_owned())
+    };
+    let mut all: Vec<_> = (0..5).map(open).collect();
+    assert_eq!(all.iter().map(|file| read(&**file).unwrap()).collect::<Vec<_>>(), ["0", "1", "2", "3", "4"]);
+    assert_eq!(files.room.taken.load(Ordering::Relaxed), 2);
+    // It is the file that was opened, as one that stays open is.
+    std::fs::write(dir.path().join("4"), "seven").unwrap();
+    assert_eq!(read(&*all[4]).unwrap(), "seven");
+    std::fs::write(dir.path().join("new"), "eight").unwrap();
+    std::fs::rename(dir.path().join("new"), dir.path().join("4")).unwrap();
+    assert_eq!(read(&*all[4]).unwrap_err().raw_os_error(), Some(Errno::NODEV.raw_os_error()));
+    all.remove(0);
+    let kept = open(3);
+    assert_eq!((files.room.taken.load(Ordering::Relaxed), read(&*kept).unwrap()), (2, "3".to_owned()));
+}
