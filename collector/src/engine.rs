@@ -22,9 +22,9 @@ mod failover;
 mod ports;
 mod qps;
 
-/// After a gap of more windows than this (a recording of two moments far apart) the windows between are not closed
-/// one by one: nothing was observed in them.
-const MAX_GAP_WINDOWS: u64 = 100_000;
+/// Of a gap of more windows than this (a recording of two moments far apart) only so many are closed, one by one: nothing was
+/// observed in them, and by then no ring and no finding remembers what was before.
+const MAX_GAP_WINDOWS: u64 = 10_000;
 /// QP failures come in storms; the rules are asked once per storm of this length, ns.
 const QP_STORM_NS: u64 = 10_000_000;
 /// Distinct texts (comm, GID, container) that are shared; beyond that they are stored one by one.
@@ -186,8 +186,7 @@ impl Engine {
         };
         if t >= end {
             let windows = (t - end) / self.window_ns + 1;
-            let each = windows <= MAX_GAP_WINDOWS;
-            for i in 0..(if each { windows } else { 1 }) {
+            for i in 0..windows.min(MAX_GAP_WINDOWS) {
                 let at = end + i * self.window_ns;
                 self.world.now = self.world.now.max(at);
                 let traced = self.traced(at);

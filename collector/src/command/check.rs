@@ -10,6 +10,7 @@ use crate::incident;
 use crate::inventory::{DeviceId, DeviceRecord, Role, World};
 use crate::observation::PortState;
 use crate::rule::{self, View};
+use crate::source::sysfs::UNLISTED;
 
 /// The verdict on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -109,6 +110,8 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         (data && (device.unreadable.is_some() || stateless)).then_some(())
     };
     let unreadable = world.present().filter_map(silent).count();
+    let sources = world.sources.values().filter_map(|source| source.reason.as_deref());
+    let unlisted = sources.filter_map(|reason| reason.split_once(UNLISTED)).map(|(_, why)| why).next();
     // What follows from something else is no further reason.
     let incidents = incident::incidents(&world.findings);
     let verdict = match incidents.iter().map(|incident| incident.root.severity).max() {
@@ -117,7 +120,7 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         _ if !readable => Verdict::Unknown,
         Some(Severity::Warning) => Verdict::Warning,
         // What cannot be read cannot be called well.
-        _ if unreadable > 0 => Verdict::Warning,
+        _ if unreadable > 0 || unlisted.is_some() => Verdict::Warning,
         Some(Severity::Info) | None => Verdict::Ok,
     };
     let not_judged = rule::all().iter().filter_map(|rule| NotJudged::of(*rule, view)).collect();
@@ -130,6 +133,7 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
         }
         None => "no RDMA port could be read".to_owned(),
     });
+    let reason = reason.or_else(|| unlisted.map(|why| format!("the RDMA devices could not all be listed: {why}")));
     let reason = reason.or_else(|| (unreadable > 0).then_some(partly));
     CheckReport { verdict, reason, ports: ports.ports, findings, not_judged, notes }
 }

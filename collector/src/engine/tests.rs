@@ -513,3 +513,18 @@ fn a_rule_that_is_switched_off_while_it_runs_is_told_as_not_judged() {
     assert_eq!(why(&engine).as_deref(), Some("switched off by the configuration"));
     assert_eq!(engine.snapshot().settings.disabled, ["link.down"]);
 }
+
+#[test]
+fn devices_that_could_not_all_be_listed_are_not_called_well() {
+    let said = |reason: &str| {
+        let source =
+            format!(r#"{{"t":1000000000,"type":"source","source":"sysfs","state":"partial","reason":"{reason}"}}"#);
+        let engine = after(&[PORT, &source]);
+        let report = crate::command::check::report(&engine.view());
+        (report.verdict, report.reason)
+    };
+    assert_eq!(said("hw_counters: EINVAL"), (crate::command::check::Verdict::Ok, None));
+    let (verdict, reason) = said("RDMA devices: class/infiniband: EMFILE");
+    assert_eq!(verdict, crate::command::check::Verdict::Warning);
+    assert_eq!(reason.as_deref(), Some("the RDMA devices could not all be listed: EMFILE"));
+}

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::{Body, Nanos, Observation};
 use crate::observation;
 
+/// Sources are never that far apart within a recording, ns.
+const MOST_AHEAD_NS: Nanos = 60_000_000_000;
+
 /// The value of the header's `format`.
 pub const FORMAT: &str = "rdmascope-recording";
 /// The version this program writes, and the newest it reads.
@@ -171,6 +174,11 @@ pub struct Reader<R: Read> {
     buffer: Vec<u8>,
     /// A line that was read ahead into the buffer.
     ahead: Option<Filled>,
+    /// The line after the one in the buffer, where somebody had to know it.
+    second: Option<Filled>,
+    second_buffer: Vec<u8>,
+    /// The time of the last observation, ns.
+    last: Option<Nanos>,
     /// The line in the buffer goes on in the input.
     cut: bool,
     ended: bool,
@@ -194,6 +202,9 @@ impl<R: Read> Reader<R> {
             notices: Notices::default(),
             buffer: Vec::with_capacity(4096),
             ahead: None,
+            second: None,
+            second_buffer: Vec::new(),
+            last: None,
             cut: false,
             ended: false,
         };
@@ -249,6 +260,8 @@ impl<R: Read> Reader<R> {
             }
             let parsed = if filled == Filled::TooLong {
                 Err(format!("longer than {} MiB", MAX_LINE_BYTES >> 20))
+            } else if let Some(ahead_ns) = self.runs_ahead() {
+                Err(format!("its time is {} s ahead of the lines around it", ahead_ns / 1_000_000_000))
             } else {
                 parse_line(&self.buffer)
             };
@@ -258,6 +271,7 @@ impl<R: Read> Reader<R> {
                     self.notices.unknown_fields += u64::from(unknown_fields);
                     self.notices.odd_values += u64::from(odd_values);
                     self.bad_in_a_row = 0;
+                    self.last = Some(observation.t);
                     return Ok(Some(take(&observation)));
                 }
                 Ok(Line::UnknownType(name)) => {
@@ -291,12 +305,30 @@ impl<R: Read> Reader<R> {
         if self.ahead.is_none() {
             self.ahead = Some(self.fill().ok()?);
         }
-        let text = std::str::from_utf8(&self.buffer).ok()?;
-        peek_fast(text).or_else(|| peek(text).ok()).map(|(t, _)| t)
+        time_of(&self.buffer)
+    }
+
+    /// How far the time of the line in the buffer is ahead of those before and after it, ns, where that is more than a pause
+    /// could be: taken for true, everything would be over that was not. What stands still and then goes on later is a pause.
+    fn runs_ahead(&mut self) -> Option<Nanos> {
+        let (last, t) = (self.last?, time_of(&self.buffer)?);
+        let ahead = t.checked_sub(last).filter(|ahead| *ahead > MOST_AHEAD_NS)?;
+        if self.second.is_none() && !self.ended {
+            // An error comes again when it is this line's turn.
+            self.second = self.lines.read(&mut self.second_buffer).ok();
+        }
+        let next = self.second.filter(|filled| *filled == Filled::Line).and_then(|_| time_of(&self.second_buffer))?;
+        (next < last.saturating_add(MOST_AHEAD_NS)).then_some(ahead)
     }
 
     fn fill(&mut self) -> io::Result<Filled> {
         if let Some(filled) = self.ahead.take() {
+            return Ok(filled);
+        }
+        if let Some(filled) = self.second.take() {
+            std::mem::swap(&mut self.buffer, &mut self.second_buffer);
+            self.cut = filled == Filled::TooLong;
+            self.line += u64::from(filled != Filled::End);
             return Ok(filled);
         }
         // The rest of a line that is too long is passed over when somebody wants the next: the first may have no end.
@@ -310,6 +342,12 @@ impl<R: Read> Reader<R> {
         }
         Ok(filled)
     }
+}
+
+/// The time a line says, ns.
+fn time_of(line: &[u8]) -> Option<Nanos> {
+    let text = std::str::from_utf8(line).ok()?;
+    peek_fast(text).or_else(|| peek(text).ok()).map(|(t, _)| t)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -88,11 +88,15 @@ fn absent(view: &View<'_>) -> Option<Verdict> {
         subject: Subject { device: Some(device.into()), port: Some(port), ..Subject::default() },
         severity: Severity::Critical,
         grade: Grade::Confirmed,
-        summary: format!("{names} {are} not there; the configuration expects {}", if absent.len() == 1 { "it up" } else { "them up" }),
+        summary: format!(
+            "{names} {are} not there; the configuration expects {}",
+            if absent.len() == 1 { "it up" } else { "them up" }
+        ),
         evidence: vec![Evidence::new("expected ports that are not there", None, absent.len() as f64, 0.0, "ports")],
-        advice: "See whether the adapter is on the bus (lspci) and its driver loaded, and what the kernel log says of it; \
+        advice:
+            "See whether the adapter is on the bus (lspci) and its driver loaded, and what the kernel log says of it; \
                  or mend the name in the configuration."
-            .to_owned(),
+                .to_owned(),
         would_raise: String::new(),
         part_of: None,
         since: world.started,

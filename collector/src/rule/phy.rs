@@ -360,7 +360,8 @@ fn long_enough(view: &View<'_>, settings: &ErrorWindows) -> Judged {
         return Judged::All;
     }
     let (window, watched) = (lasting(window), lasting(watched));
-    let reason = format!("errors are told that show in {windows} windows of {window}, and it was watched for {watched}");
+    let reason =
+        format!("errors are told that show in {windows} windows of {window}, and it was watched for {watched}");
     Judged::with(view.world.present_ports().count(), reason)
 }
 

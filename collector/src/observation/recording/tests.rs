@@ -178,3 +178,29 @@ fn the_header_ties_monotonic_time_to_the_wall_clock() {
     assert_eq!(header.unix_ns_at(15), Some(1_005));
     assert_eq!(Header::new().unix_ns_at(15), None);
 }
+
+#[test]
+fn a_line_whose_time_alone_is_far_ahead_is_told_and_passed_over_and_a_pause_is_none() {
+    const MINUTE: u64 = 60_000_000_000;
+    let note = |t: u64| format!(r#"{{"t":{t},"type":"note","source":"s","text":"x"}}"#);
+    let read = |times: &[u64]| {
+        let lines: Vec<String> = times.iter().map(|t| note(*t)).collect();
+        let (kinds, notices, error) = read(&format!("{HEADER}\n{}\n", lines.join("\n")));
+        assert!(error.is_none());
+        let times: Vec<u64> = kinds.iter().map(|kind| kind.split(' ').next().unwrap().parse().unwrap()).collect();
+        (times, notices.lines())
+    };
+    let (times, told) = read(&[5, 6, 120 * MINUTE, 7, 8]);
+    assert_eq!(times, [5, 6, 7, 8]);
+    assert!(told[0].contains("line 4") && told[0].contains("7199 s ahead of the lines around it"), "{told:?}");
+    for pause in
+        [&[5, 6, 120 * MINUTE, 121 * MINUTE][..], &[5, 6, 120 * MINUTE], &[120 * MINUTE, 5, 6], &[5, MINUTE, 6]]
+    {
+        assert_eq!(read(pause), (pause.to_vec(), Vec::new()));
+    }
+    // What was read ahead is told of at its place.
+    let text = format!("{HEADER}\n{}\n{}\nnonsense\n{}\n", note(5), note(120 * MINUTE), note(121 * MINUTE));
+    let (kinds, notices, _) = self::read(&text);
+    assert_eq!(kinds.len(), 3);
+    assert!(notices.lines()[0].contains("line 4"), "{:?}", notices.lines());
+}

@@ -289,6 +289,9 @@ impl SysfsSource {
     }
 }
 
+/// How the reason begins why the devices could not be listed.
+pub(crate) const UNLISTED: &str = "class/infiniband: ";
+
 /// The network devices of a device's first port, whatever function they hang below.
 pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
     let dir = format!("class/infiniband/{device}");
@@ -317,7 +320,7 @@ impl Source for SysfsSource {
         let mut missing = fold::fold(self.gaps());
         missing.extend(self.bonds_unread.iter().cloned());
         if let Some(reason) = &self.unlisted {
-            let reason = format!("class/infiniband: {reason}");
+            let reason = format!("{UNLISTED}{reason}");
             missing.push(Missing { what: "RDMA devices".to_owned(), reason, fix: None });
         } else if let Some(why) = &self.no_device {
             missing.push(Missing { what: "RDMA devices".to_owned(), reason: why.to_string(), fix: why.fix() });
