@@ -81,7 +81,11 @@ impl Ecn {
     }
 
     fn choose(&mut self, ports: &[&PortRecord]) {
-        self.chosen = ports.get(self.list.row).map(|port| port.key);
+        let before = std::mem::replace(&mut self.chosen, ports.get(self.list.row).map(|port| port.key));
+        if self.chosen != before {
+            // The question was about another port.
+            self.what_if.close();
+        }
         self.text = Selection::default();
     }
 }
@@ -183,10 +187,7 @@ impl Pane for Ecn {
             }
             Action::PageDown | Action::PageUp if self.text.scroll(action, self.lines) => {}
             _ if self.sideways.act(action, &COLUMNS) => {}
-            _ if self.list.act(action, ports.len()) => {
-                self.what_if.close();
-                self.choose(&ports);
-            }
+            _ if self.list.act(action, ports.len()) => self.choose(&ports),
             _ => return Reaction::Ignored,
         }
         Reaction::Done
@@ -436,6 +437,32 @@ fn parameters(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn on(world: &std::sync::Arc<World>, look: impl FnOnce(Scene<'_>)) {
+        let status = collector::feed::Status::new(collector::feed::Mode::Live);
+        let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
+        let coverage = collector::inventory::Coverage::default();
+        look(Scene { world, status: &status, coverage: &coverage, generation: 1, theme: &theme });
+    }
+
+    #[test]
+    fn what_is_asked_of_a_port_goes_when_another_is_chosen_by_key_or_click() {
+        on(&crate::sample::healthy(), |scene| {
+            let mut pane = Ecn::default();
+            let area = Rect::new(0, 0, 120, 40);
+            pane.draw(scene, area, &mut Buffer::empty(area));
+            let first = 2 + pane.shift + u16::try_from(pane.list.row - pane.list.top).unwrap();
+            let other = if pane.list.row == 0 { first + 1 } else { first - 1 };
+            pane.act(Action::WhatIf, scene);
+            pane.click(3, first, scene);
+            assert!(pane.what_if.is_open(), "the same port");
+            pane.click(3, other, scene);
+            assert!(!pane.what_if.is_open());
+            pane.act(Action::WhatIf, scene);
+            pane.act(if other < first { Action::Down } else { Action::Up }, scene);
+            assert!(!pane.what_if.is_open());
+        });
+    }
 
     #[test]
     fn a_small_share_is_never_shown_as_zero() {
