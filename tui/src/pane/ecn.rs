@@ -274,10 +274,13 @@ fn cells(scene: Scene<'_>, port: &PortRecord) -> Vec<Line<'static>> {
     let paused = |meaning| plain(number::percent(port.rate(meaning).map(|us| us / 1e6)));
     let rx = port.throughput().rx_gbps.zip(port.rate_gbps).map(|(rx, rate)| rx / rate);
     let per_mark = port.rate(Meaning::CnpSent).zip(port.rate(Meaning::EcnMarkedRx).filter(|marks| *marks > 0.0));
-    let ns = |ns: Option<f64>| {
+    let ns = |ns: Option<f64>, at_most: bool| {
+        let bound = if at_most { "<" } else { "" };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a latency is not negative")]
-        plain(ns.map_or_else(|| UNKNOWN.to_owned(), |ns| number::short_time(ns as u64)))
+        plain(ns.map_or_else(|| UNKNOWN.to_owned(), |ns| format!("{bound}{}", number::short_time(ns as u64))))
     };
+    // What rules compare with: the quiet level, or what is no less than that.
+    let quiet = port.latencies.reference(SizeClass::Small);
     let recent = port.latencies.sum(SizeClass::Small, world.now.saturating_sub(LATENCY_NS));
     let health = match verdict(world, port) {
         Some(finding) => Line::styled(crate::health::word(world, finding), theme.severity_word(finding.severity)),
@@ -297,8 +300,8 @@ fn cells(scene: Scene<'_>, port: &PortRecord) -> Vec<Line<'static>> {
         rate(Meaning::CnpIgnored),
         paused(Meaning::RxPauseDuration),
         paused(Meaning::TxPauseDuration),
-        ns(recent.and_then(|window| window.quantile_ns(0.5))),
-        ns(port.latencies.baseline(SizeClass::Small).map(|level| level.median_ns)),
+        ns(recent.and_then(|window| window.quantile_ns(0.5)), false),
+        ns(quiet.map(|level| level.median_ns), quiet.is_some_and(|level| !level.quiet)),
         health,
     ]
 }
@@ -461,6 +464,24 @@ mod tests {
             pane.act(Action::WhatIf, scene);
             pane.act(if other < first { Action::Down } else { Action::Up }, scene);
             assert!(!pane.what_if.is_open());
+        });
+    }
+
+    #[test]
+    fn where_there_was_no_quiet_time_the_quiet_level_is_at_most_what_rules_compare_with() {
+        let at = COLUMNS.iter().position(|column| column.title == "QUIET").unwrap();
+        let feed = crate::scenarios::Play::new("pfc-storm").feed(60 * crate::scenarios::SECOND);
+        on(&feed.latest().world, |scene| {
+            let world = scene.world;
+            let finding = world.findings.iter().find(|finding| finding.rule == "ecn.missed").unwrap();
+            let port = health::port_of(world, finding).unwrap();
+            let quiet = cells(scene, port)[at].to_string();
+            let compared = quiet.strip_prefix('<').unwrap_or_else(|| panic!("{quiet}"));
+            assert!(finding.summary.contains(&format!("{compared} at the least")), "{quiet}: {}", finding.summary);
+        });
+        on(&crate::sample::healthy(), |scene| {
+            let quiet = cells(scene, &scene.world.ports[0])[at].to_string();
+            assert!(!quiet.starts_with('<'), "{quiet}");
         });
     }
 
