@@ -108,7 +108,7 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// What to do.
     pub advice: String,
-    /// What would raise the grade; absent when it is confirmed.
+    /// What would raise the grade; absent when it is confirmed, and where the finding it is a part of is the surer one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub would_raise: String,
     /// The id of the finding this one is a consequence of; absent for a finding of its own. Hooks, the health check and

@@ -60,6 +60,16 @@ pub fn judge(
     ended.map(|()| (engine, reader.notices().clone()))
 }
 
+/// Gaps that were not waited for.
+struct Skipped {
+    n: u64,
+    seconds: u64,
+    /// When the first was, seconds after the beginning.
+    first_s: u64,
+    /// What was said of them.
+    line: String,
+}
+
 /// Plays a recording to a [`Feed`].
 pub struct Player {
     path: PathBuf,
@@ -74,6 +84,7 @@ pub struct Player {
     /// Stand still once this time is reached.
     until: Option<Nanos>,
     published: Option<Instant>,
+    skipped: Option<Skipped>,
 }
 
 impl Player {
@@ -93,6 +104,7 @@ impl Player {
             anchor: None,
             until: None,
             published: None,
+            skipped: None,
         })
     }
 
@@ -227,13 +239,37 @@ impl Player {
         if ahead > LONGEST_WAIT {
             // Nothing was observed for long, or the machine that recorded slept: nobody wants to wait for it.
             let gap = now.saturating_sub(self.engine.world().now) / 1_000_000_000;
-            self.status.done.push(format!("{gap} s without an observation were skipped"));
+            self.skip(gap);
             self.anchor = Some((now, Instant::now()));
             return false;
         }
         self.publish(false);
         std::thread::sleep(ahead.min(Duration::from_millis(20)));
         true
+    }
+
+    /// Says that so many seconds were skipped: in one line, however many gaps there are. One that is skipped again after a
+    /// way back counts again.
+    fn skip(&mut self, gap_s: u64) {
+        let world = self.engine.world();
+        let at_s = world.now.saturating_sub(world.started) / 1_000_000_000;
+        let skipped =
+            self.skipped.get_or_insert_with(|| Skipped { n: 0, seconds: 0, first_s: at_s, line: String::new() });
+        skipped.n += 1;
+        skipped.seconds = skipped.seconds.saturating_add(gap_s);
+        let line = if skipped.n == 1 {
+            format!("{gap_s} s without an observation were skipped")
+        } else {
+            format!(
+                "{} s without an observation were skipped in {} gaps, the first {} s and the last {at_s} s after the beginning",
+                skipped.seconds, skipped.n, skipped.first_s
+            )
+        };
+        match self.status.done.iter_mut().find(|done| **done == skipped.line) {
+            Some(done) => done.clone_from(&line),
+            None => self.status.done.push(line.clone()),
+        }
+        skipped.line = line;
     }
 
     fn notice(&mut self, line: String) {

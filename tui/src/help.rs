@@ -49,7 +49,7 @@ fn meaning(pane: PaneId) -> &'static str {
         PaneId::Ecn => {
             "Marks (CE), CNPs and pause of every port. MARKED: of the packets received. PER CE: CNPs sent for each mark; less \
              than one is normal. PAUSED: told to stop; PAUSES: tells others. p50, QUIET: small operations now and at quiet \
-             times. Marks at low load without pause: marked too early. Pause without marks: marking is off or too late. \
+             times (<: at the least, without pause). Marks at low load without pause: marked too early. Pause without marks: marking is off or too late. \
              Congestion: a queue above K* = 0.17 · rate · RTT for L round trips."
         }
         PaneId::Pcie => {

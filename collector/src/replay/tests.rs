@@ -86,3 +86,26 @@ fn at_its_end_a_recording_is_on_its_way_nowhere() {
         "backwards there is somewhere to go"
     );
 }
+
+#[test]
+fn gaps_that_are_skipped_are_counted_in_one_line() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = Writer::new(file.reopen().unwrap(), false, &Header::new()).unwrap();
+    for minute in 0..60u64 {
+        let body = Body::Note(Note { source: "test".into(), text: format!("minute {minute}").into() });
+        writer.write(&Observation { t: SECOND + minute * 60 * SECOND, body }).unwrap();
+    }
+    writer.finish().unwrap();
+    let player = Player::open(file.path(), Settings::default(), 1.0).unwrap();
+    let feed = player.feed();
+    let thread = player.spawn().unwrap();
+    let end = wait(&feed, |status, _| status.ended);
+    assert_eq!(
+        end.status.done,
+        [
+            "3540 s without an observation were skipped in 59 gaps, the first 0 s and the last 3480 s after the beginning"
+        ]
+    );
+    feed.send(Command::Stop);
+    thread.join().unwrap();
+}

@@ -171,8 +171,10 @@ column! {
         Traffic = "traffic",
         /// Something had to wait, was marked or was dropped for want of room.
         Congestion = "congestion",
-        /// How the transport is doing, and what the device has in use.
+        /// How the transport is doing: what came late, in the wrong order or again.
         Transport = "transport",
+        /// What the device does and has in use: it grows where all is well.
+        Work = "work",
         /// The way to the host.
         Pcie = "pcie",
     }

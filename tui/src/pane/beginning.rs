@@ -7,7 +7,8 @@ use collector::observation::{AerSeverity, PortState};
 /// It was so already when the watching began, or at the first look after that: when it began is not known. What was seen
 /// to happen, such as a port that left ACTIVE, began then, however soon that was.
 pub(super) fn from_the_start(world: &World, finding: &Finding) -> bool {
-    let first_look = world.started.saturating_add(world.window_ns.saturating_mul(2));
+    // What a recording states of before is not watched: only single events of it are known.
+    let first_look = world.watched_since().saturating_add(world.window_ns.saturating_mul(2));
     finding.first_t <= first_look && !seen_to_happen(world, finding)
 }
 
@@ -48,6 +49,8 @@ fn failed(world: &World, t: u64, concerned: impl Fn(&QpFailure) -> bool) -> bool
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use collector::engine::Engine;
     use collector::observation::recording::Header;
@@ -84,5 +87,11 @@ mod tests {
         assert_eq!(down(&world(&[(1, PortState::Active), (1_001, PortState::Down)], None)), Some((1_000, false)));
         // It was down when it was first seen.
         assert_eq!(down(&world(&[(1, PortState::Down)], None)), Some((0, true)));
+        // A recording that states an hour before it: what was so when it begins may be older.
+        let mut stated = (*world(&[(1, PortState::Down)], None)).clone();
+        stated.counted_since = Some(stated.started + 3_600_000_000_000);
+        let finding = Arc::make_mut(&mut stated.findings[0]);
+        finding.first_t = stated.started + 3_600_000_000_000;
+        assert_eq!(down(&stated), Some((3_600_000, true)));
     }
 }

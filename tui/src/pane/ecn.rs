@@ -81,7 +81,11 @@ impl Ecn {
     }
 
     fn choose(&mut self, ports: &[&PortRecord]) {
-        self.chosen = ports.get(self.list.row).map(|port| port.key);
+        let before = std::mem::replace(&mut self.chosen, ports.get(self.list.row).map(|port| port.key));
+        if self.chosen != before {
+            // The question was about another port.
+            self.what_if.close();
+        }
         self.text = Selection::default();
     }
 }
@@ -183,10 +187,7 @@ impl Pane for Ecn {
             }
             Action::PageDown | Action::PageUp if self.text.scroll(action, self.lines) => {}
             _ if self.sideways.act(action, &COLUMNS) => {}
-            _ if self.list.act(action, ports.len()) => {
-                self.what_if.close();
-                self.choose(&ports);
-            }
+            _ if self.list.act(action, ports.len()) => self.choose(&ports),
             _ => return Reaction::Ignored,
         }
         Reaction::Done
@@ -273,10 +274,13 @@ fn cells(scene: Scene<'_>, port: &PortRecord) -> Vec<Line<'static>> {
     let paused = |meaning| plain(number::percent(port.rate(meaning).map(|us| us / 1e6)));
     let rx = port.throughput().rx_gbps.zip(port.rate_gbps).map(|(rx, rate)| rx / rate);
     let per_mark = port.rate(Meaning::CnpSent).zip(port.rate(Meaning::EcnMarkedRx).filter(|marks| *marks > 0.0));
-    let ns = |ns: Option<f64>| {
+    let ns = |ns: Option<f64>, at_most: bool| {
+        let bound = if at_most { "<" } else { "" };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a latency is not negative")]
-        plain(ns.map_or_else(|| UNKNOWN.to_owned(), |ns| number::short_time(ns as u64)))
+        plain(ns.map_or_else(|| UNKNOWN.to_owned(), |ns| format!("{bound}{}", number::short_time(ns as u64))))
     };
+    // What rules compare with: the quiet level, or what is no less than that.
+    let quiet = port.latencies.reference(SizeClass::Small);
     let recent = port.latencies.sum(SizeClass::Small, world.now.saturating_sub(LATENCY_NS));
     let health = match verdict(world, port) {
         Some(finding) => Line::styled(crate::health::word(world, finding), theme.severity_word(finding.severity)),
@@ -296,8 +300,8 @@ fn cells(scene: Scene<'_>, port: &PortRecord) -> Vec<Line<'static>> {
         rate(Meaning::CnpIgnored),
         paused(Meaning::RxPauseDuration),
         paused(Meaning::TxPauseDuration),
-        ns(recent.and_then(|window| window.quantile_ns(0.5))),
-        ns(port.latencies.baseline(SizeClass::Small).map(|level| level.median_ns)),
+        ns(recent.and_then(|window| window.quantile_ns(0.5)), false),
+        ns(quiet.map(|level| level.median_ns), quiet.is_some_and(|level| !level.quiet)),
         health,
     ]
 }
@@ -436,6 +440,50 @@ fn parameters(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn on(world: &std::sync::Arc<World>, look: impl FnOnce(Scene<'_>)) {
+        let status = collector::feed::Status::new(collector::feed::Mode::Live);
+        let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
+        let coverage = collector::inventory::Coverage::default();
+        look(Scene { world, status: &status, coverage: &coverage, generation: 1, theme: &theme });
+    }
+
+    #[test]
+    fn what_is_asked_of_a_port_goes_when_another_is_chosen_by_key_or_click() {
+        on(&crate::sample::healthy(), |scene| {
+            let mut pane = Ecn::default();
+            let area = Rect::new(0, 0, 120, 40);
+            pane.draw(scene, area, &mut Buffer::empty(area));
+            let first = 2 + pane.shift + u16::try_from(pane.list.row - pane.list.top).unwrap();
+            let other = if pane.list.row == 0 { first + 1 } else { first - 1 };
+            pane.act(Action::WhatIf, scene);
+            pane.click(3, first, scene);
+            assert!(pane.what_if.is_open(), "the same port");
+            pane.click(3, other, scene);
+            assert!(!pane.what_if.is_open());
+            pane.act(Action::WhatIf, scene);
+            pane.act(if other < first { Action::Down } else { Action::Up }, scene);
+            assert!(!pane.what_if.is_open());
+        });
+    }
+
+    #[test]
+    fn where_there_was_no_quiet_time_the_quiet_level_is_at_most_what_rules_compare_with() {
+        let at = COLUMNS.iter().position(|column| column.title == "QUIET").unwrap();
+        let feed = crate::scenarios::Play::new("pfc-storm").feed(60 * crate::scenarios::SECOND);
+        on(&feed.latest().world, |scene| {
+            let world = scene.world;
+            let finding = world.findings.iter().find(|finding| finding.rule == "ecn.missed").unwrap();
+            let port = health::port_of(world, finding).unwrap();
+            let quiet = cells(scene, port)[at].to_string();
+            let compared = quiet.strip_prefix('<').unwrap_or_else(|| panic!("{quiet}"));
+            assert!(finding.summary.contains(&format!("{compared} at the least")), "{quiet}: {}", finding.summary);
+        });
+        on(&crate::sample::healthy(), |scene| {
+            let quiet = cells(scene, &scene.world.ports[0])[at].to_string();
+            assert!(!quiet.starts_with('<'), "{quiet}");
+        });
+    }
 
     #[test]
     fn a_small_share_is_never_shown_as_zero() {

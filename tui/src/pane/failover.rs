@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use collector::finding::SubjectKey;
+use collector::finding::{Finding, FindingState, SubjectKey};
 use collector::inventory::{Ending, Failover, Moment, Span as TimeSpan, Verdict, World};
 use collector::observation::PortState;
 use ratatui::buffer::Buffer;
@@ -186,11 +186,18 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
 
 /// How sure it is that the port fell.
 fn how_sure(world: &World, incident: &Failover) -> String {
+    let Some(down) = &incident.port_down else { return "no fall of the port was seen".to_owned() };
     let key = SubjectKey::Port(incident.key.device, incident.key.port);
-    let mut told = world.findings.iter().chain(&world.cleared);
-    match told.find(|finding| finding.rule == "link.down" && finding.key == key) {
+    // A rule may take the window's begin or end for the time of the fall.
+    let (latest, earliest) = (down.at.t.saturating_add(world.window_ns), down.at.not_before);
+    let of_it = |finding: &&Arc<Finding>| {
+        let lasted = finding.state != FindingState::Cleared || finding.t >= earliest;
+        finding.rule == "link.down" && finding.key == key && finding.first_t <= latest && lasted
+    };
+    let told = world.findings.iter().chain(&world.cleared);
+    match told.filter(of_it).max_by_key(|finding| finding.first_t) {
         Some(finding) => format!("the fall is {}", finding.grade.name()),
-        None => "no rule speaks of a fall".to_owned(),
+        None => "no rule speaks of this fall".to_owned(),
     }
 }
 
@@ -491,6 +498,26 @@ mod tests {
         // What the port does today is another incident.
         assert_eq!(take(420_000, event("PORT_ERR")), is("port is back", "port up again", open));
         assert_eq!(engine.world().failovers.len(), 2);
+    }
+
+    #[test]
+    fn how_sure_a_fall_is_says_the_finding_of_that_fall() {
+        let mut world = (*crate::sample::faulty()).clone();
+        let mut incident = (*world.failovers[0]).clone();
+        let down = incident.port_down.clone().unwrap().at;
+        assert_eq!(how_sure(&world, &incident), "the fall is confirmed");
+        // It fell before, and that was over.
+        let mut earlier = (*world.findings[0]).clone();
+        assert_eq!(earlier.rule, "link.down");
+        (earlier.state, earlier.first_t) = (FindingState::Cleared, down.not_before - 60_000_000_000);
+        earlier.t = down.not_before - 30_000_000_000;
+        world.cleared.push(Arc::new(earlier));
+        assert_eq!(how_sure(&world, &incident), "the fall is confirmed");
+        // It fell again later.
+        Arc::make_mut(&mut world.findings[0]).first_t = down.t + 60_000_000_000;
+        assert_eq!(how_sure(&world, &incident), "no rule speaks of this fall");
+        incident.port_down = None;
+        assert_eq!(how_sure(&world, &incident), "no fall of the port was seen");
     }
 
     #[test]

@@ -60,7 +60,10 @@ impl Findings {
         let Some((rule, key, began)) = &self.chosen else { return };
         let its = |f: &&Arc<Finding>| f.rule == *rule && f.key == *key;
         // One that is over keeps its beginning; where it is no longer remembered the newest takes its place.
-        let exactly = findings.iter().position(|f| its(f) && began.is_none_or(|began| f.first_t == began));
+        let then = |f: &&Arc<Finding>| its(f) && began.is_none_or(|began| f.first_t == began);
+        let mut alike = (0..findings.len()).filter(|at| then(&findings[*at]));
+        // Several that are over may have begun at the same time: the one at hand stays.
+        let exactly = if began.is_some() { alike.min_by_key(|at| at.abs_diff(self.list.row)) } else { alike.next() };
         if let Some(at) = exactly.or_else(|| findings.iter().position(its)) {
             self.list.row = at;
         }
@@ -342,8 +345,11 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     section("before it", &names(true), theme.text, &mut lines);
     section("led to", &names(false), theme.text, &mut lines);
     // What was to be done before the port fell is no advice any more.
-    let fallen = finding.part_of.as_deref().is_some_and(|root| root.starts_with("link.down:"));
-    let before = if fallen { "the port has fallen since, and link.down says what to do now. Before: " } else { "" };
+    let before = if fallen_since(world, finding) {
+        "the port has fallen since, and link.down says what to do now. Before: "
+    } else {
+        ""
+    };
     section("do", &format!("{before}{}", finding.advice), theme.strong, &mut lines);
     evidence(finding, scene, page, &mut lines);
     let look = Charts { lead: page.chart_lead(), cells: page.cells(), rows: page.chart_rows, cursor: page.cursor };
@@ -363,6 +369,12 @@ fn detail<'a>(scene: Scene<'a>, finding: &Finding, page: Page) -> Vec<Line<'a>> 
     }
     section("meaning", rule.map_or("", |rule| rule.meaning()), theme.text, &mut lines);
     lines
+}
+
+/// The port is down by now, and was not when the finding began.
+fn fallen_since(world: &World, finding: &Finding) -> bool {
+    let Some(root) = finding.part_of.as_deref().filter(|root| root.starts_with("link.down:")) else { return false };
+    world.findings.iter().any(|other| other.first_t > finding.first_t && other.id() == root)
 }
 
 /// What follows from a finding, as long as it stands.
@@ -507,6 +519,54 @@ mod tests {
         // What was so when the watching began may have been so before.
         Arc::make_mut(&mut world.findings[0]).first_t = world.started;
         assert!(told(&world).contains(" or earlier, when nobody watched: for at least "), "{}", told(&world));
+    }
+
+    #[test]
+    fn of_several_that_are_over_and_began_at_the_same_time_each_can_be_reached() {
+        let mut world = (*sample::faulty()).clone();
+        let mut over = (*world.findings[0]).clone();
+        (over.state, over.first_t) = (FindingState::Cleared, over.first_t - 10);
+        world.cleared.extend(std::iter::repeat_n(Arc::new(over), 3));
+        let world = Arc::new(world);
+        let (status, theme) = (Status::new(Mode::Live), Theme::new(ThemeName::Dark, true));
+        let coverage = collector::inventory::Coverage::default();
+        let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+        let mut pane = Findings::default();
+        let last = world.findings.len() + world.cleared.len() - 1;
+        let area = Rect::new(0, 0, 120, 40);
+        for wanted in (1..=last).chain((0..last).rev()) {
+            pane.act(if wanted > pane.list.row { Action::Down } else { Action::Up }, scene);
+            pane.draw(scene, area, &mut Buffer::empty(area));
+            assert_eq!(pane.list.row, wanted);
+        }
+    }
+
+    #[test]
+    fn that_the_port_fell_since_is_said_only_of_what_came_before_and_while_it_is_down() {
+        let mut world = (*sample::faulty()).clone();
+        let fallen = "the port has fallen since";
+        let (id, fell) = (world.findings[0].id(), world.findings[0].first_t);
+        assert!(id.starts_with("link.down:"), "{id}");
+        let part = world.findings.iter().position(|f| f.part_of.as_deref() == Some(&*id)).unwrap();
+        let told = |world: &World, first_t| {
+            let mut finding = (*world.findings[part]).clone();
+            finding.first_t = first_t;
+            text_of(&Arc::new(world.clone()), &finding)
+        };
+        assert!(told(&world, fell - 1).contains(fallen));
+        // It came with the fall or after it.
+        for first_t in [fell, fell + 1] {
+            assert!(!told(&world, first_t).contains(fallen), "{}", told(&world, first_t));
+        }
+        // The port is up again.
+        let mut up = world.clone();
+        let mut over = (*up.findings[0]).clone();
+        over.state = FindingState::Cleared;
+        up.cleared.push(Arc::new(over));
+        let other = Arc::make_mut(&mut world.findings[0]);
+        other.rule = "phy.post_fec";
+        up.findings[0] = world.findings[0].clone();
+        assert!(!told(&up, fell - 1).contains(fallen), "{}", told(&up, fell - 1));
     }
 
     #[test]

@@ -296,8 +296,44 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Breaks a command into lines of at most `width` columns, at spaces that are in no quotes. A line that goes on ends as the
-/// shell has it, so that it can be pasted.
+/// shell has it, so that it can be pasted; a comment, which does not go on, is broken into several.
 pub(crate) fn wrap_command(command: &str, width: usize) -> Vec<String> {
+    if Span::raw(command).width() <= width {
+        return vec![command.to_owned()];
+    }
+    let (command, comment) = without_comment(command);
+    let mut lines = wrap_words(command, width);
+    let Some(comment) = comment else { return lines };
+    match lines.last_mut() {
+        Some(line) if Span::raw(&*line).width() + 2 + Span::raw(comment).width() <= width => {
+            line.push_str("  ");
+            line.push_str(comment);
+        }
+        _ => {
+            let words = wrap(comment.trim_start_matches('#'), width.saturating_sub(6).max(1));
+            lines.extend(words.into_iter().map(|words| format!("    # {words}")));
+        }
+    }
+    lines
+}
+
+/// A command, and the comment behind it: from a `#` that begins a word and is in no quotes.
+fn without_comment(command: &str) -> (&str, Option<&str>) {
+    let (mut quote, mut before) = (None, ' ');
+    for (at, c) in command.char_indices() {
+        match (quote, c) {
+            (None, '#') if before == ' ' => return (command[..at].trim_end(), Some(&command[at..])),
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), c) if open == c => quote = None,
+            _ => {}
+        }
+        before = c;
+    }
+    (command, None)
+}
+
+/// Breaks what is no comment.
+fn wrap_words(command: &str, width: usize) -> Vec<String> {
     let mut words: Vec<String> = vec![String::new()];
     let mut quote = None;
     for c in command.chars() {
@@ -355,6 +391,28 @@ mod tests {
             assert!(lines.iter().all(|line| line.matches('\'').count() % 2 == 0), "{width}: {lines:?}");
         }
         assert_eq!(wrap_command(command, 200), [command]);
+    }
+
+    #[test]
+    fn a_comment_behind_a_command_does_not_go_on() {
+        let command = "grep . /sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_{data,packets}      # twice: words \
+                       of 4 bytes a packet";
+        assert_eq!(wrap_command(command, 200), [command]);
+        assert_eq!(
+            wrap_command(&format!("$ {command}"), 70),
+            [
+                "$ grep . \\",
+                "/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_{data,packets}",
+                "    # twice: words of 4 bytes a packet",
+            ]
+        );
+        for width in [30, 50, 80] {
+            let lines = wrap_command("jq '.a # no comment' file | grep a#b      # a comment", width);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:?}");
+            let goes_on = |line: &String| line.ends_with('\\') && without_comment(line).1.is_some();
+            assert!(!lines.iter().any(goes_on), "{width}: {lines:?}");
+            assert!(lines.last().unwrap().ends_with("# a comment"), "{width}: {lines:?}");
+        }
     }
 
     #[test]

@@ -330,9 +330,16 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
         (0, silent) => format!("errors of {silent} that count none"),
         (foreign, _) => format!("errors of {foreign} whose firmware keeps AER to itself"),
     };
+    // Where the firmware keeps AER the kernel's counts stand still.
+    let counted = world.pcie.values().any(|record| record.aer.is_some() && record.aer_owned != Some(false));
+    let (since, sure) = if counted {
+        (format!("errors since {since}"), "links as read, errors counted")
+    } else {
+        (String::new(), "links as read")
+    };
     About::what(scene.theme, format!("{n} PCIe functions"))
-        .since(format!("errors since {since}"))
-        .sure("links as read, errors counted")
+        .since(since)
+        .sure(sure)
         .unseen(unseen)
         .beyond("data between neighbours")
         .hint("RDMA: of the ports below")
@@ -409,6 +416,27 @@ fn severity_name(severity: AerSeverity) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_said_to_be_counted_only_where_somebody_counts_them() {
+        let mut world = (*crate::sample::healthy()).clone();
+        let status = collector::feed::Status::new(collector::feed::Mode::Live);
+        let theme = crate::theme::Theme::new(crate::theme::ThemeName::Dark, true);
+        let coverage = collector::inventory::Coverage::default();
+        let said = |world: &World| {
+            let world = Arc::new(world.clone());
+            let scene = Scene { world: &world, status: &status, coverage: &coverage, generation: 1, theme: &theme };
+            let area = Rect::new(0, 0, 200, 1);
+            let mut buf = Buffer::empty(area);
+            about(scene, 5).draw(&mut buf, area);
+            buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
+        };
+        assert!(said(&world).contains("errors since") && said(&world).contains("errors counted"), "{}", said(&world));
+        for record in world.pcie.values_mut() {
+            Arc::make_mut(record).aer_owned = Some(false);
+        }
+        assert!(!said(&world).contains("errors since") && !said(&world).contains("errors counted"), "{}", said(&world));
+    }
 
     #[test]
     fn an_unknown_link_is_not_slow_and_a_narrow_one_is() {

@@ -3,7 +3,7 @@
 mod counters;
 
 use collector::inventory::{DeviceRecord, PortEvent, PortKey, PortRecord, World};
-use collector::observation::{Nanos, PortState};
+use collector::observation::{LinkLayer, Nanos, PortState};
 use collector::timeline::counter_table::Meaning;
 use collector::timeline::{Ring, Series};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -238,8 +238,7 @@ fn about<'t>(scene: Scene<'t>, port: &PortRecord, looked: &Looked) -> About<'t> 
     let world = scene.world;
     let since = number::moment(world, port.first_seen.0.max(world.watched_since()), false);
     let lacking = looked.lacking(port.key);
-    let lanes = LANES.iter().filter(|(_, meanings, _)| newest(port, meanings).is_none());
-    let mut unseen: Vec<&str> = lanes.map(|(label, ..)| label.trim_end_matches("/s")).collect();
+    let mut unseen = unseen_lanes(port);
     unseen.extend(lacking);
     let judged = looked.at(port.key);
     let found = health::worst(world, port).is_some();
@@ -251,6 +250,13 @@ fn about<'t>(scene: Scene<'t>, port: &PortRecord, looked: &Looked) -> About<'t> 
     let beyond = if unseen.is_empty() { "the other end of the link" } else { "" };
     // What rules look at is long: in two rows it stands in the second.
     About::what(scene.theme, format!("watched since {since}")).unseen(unseen.join(", ")).beyond(beyond).sure(judged)
+}
+
+/// Lanes of which nothing is seen though it may be there: marks, CNPs and pause are of Ethernet alone.
+fn unseen_lanes(port: &PortRecord) -> Vec<&'static str> {
+    let there = |label: &str| port.link_layer == LinkLayer::Ethernet || !matches!(label, "CE/s" | "CNP/s" | "PAUSE");
+    let lanes = LANES.iter().filter(|(label, meanings, _)| there(label) && newest(port, meanings).is_none());
+    lanes.map(|(label, ..)| label.trim_end_matches("/s")).collect()
 }
 
 fn details<'a>(scene: Scene<'a>, device: &'a DeviceRecord, port: &'a PortRecord) -> Line<'a> {
@@ -494,6 +500,20 @@ pub(crate) fn event_lane(buf: &mut Buffer, area: Rect, world: &World, port: &Por
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_ethernet_has_marks_cnps_and_pause_to_be_seen() {
+        use collector::engine::Engine;
+        use collector::observation::{Body, Observation, Port, recording::Header};
+        let mut engine = Engine::new(Header::new(), collector::rule::Settings::default());
+        let body = Body::Port(Port { device: "d".into(), port: 1, ..Port::default() });
+        engine.take(&Observation { t: 1, body });
+        let mut port = (*engine.snapshot().ports[0]).clone();
+        port.link_layer = LinkLayer::Ethernet;
+        assert_eq!(unseen_lanes(&port), ["RX", "TX", "CE", "CNP", "PAUSE", "ERR"]);
+        port.link_layer = LinkLayer::InfiniBand;
+        assert_eq!(unseen_lanes(&port), ["RX", "TX", "ERR"]);
+    }
 
     #[test]
     fn the_highest_value_does_not_depend_on_how_much_time_a_cell_has() {

@@ -187,22 +187,37 @@ fn about<'t>(scene: Scene<'t>, qp: &QpRecord) -> About<'t> {
             detail.completions_sampled_ns.is_some() || detail.completions_missed,
         ),
     };
-    let mut unseen = Vec::new();
-    if qp.stats_t.is_none() {
-        unseen.push("what it sends");
-    }
-    if qp.timeout.is_none() {
-        unseen.push("its timers");
-    }
-    if qp.path_mtu_bytes.is_none() {
-        unseen.push("its path MTU");
-    }
-    // Timers and MTU are told on its way to RTS.
-    let late = !qp.created && (qp.timeout.is_none() || qp.path_mtu_bytes.is_none());
-    let why = if late { " (older than the watch)" } else { "" };
-    let unseen = if unseen.is_empty() { String::new() } else { format!("{}{why}", unseen.join(", ")) };
+    let unseen = unseen(scene.world, qp);
     let beyond = if unseen.is_empty() { "the peer's side" } else { "" };
     About::what(scene.theme, since).sure(sure).unseen(unseen).beyond(beyond)
+}
+
+/// What of a QP is not seen that is there, and why.
+fn unseen(world: &World, qp: &QpRecord) -> String {
+    let kind = qp.qp_type.as_deref();
+    // Those that answer for loss have timers, those that have one peer a path MTU. One is told on the way to RTR, the others
+    // on that to RTS (InfiniBand specification, modify QP).
+    let connected = !qp.manages() && kind.is_none_or(|kind| matches!(kind, "RC" | "UC") || kind.starts_with("XRC"));
+    let mtu = connected && !matches!(qp.state, QpState::Reset | QpState::Init);
+    let not_yet = matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr);
+    let timers = connected && kind != Some("UC") && !not_yet;
+    let sends = !qp.manages() && !not_yet && !watched::all_posts(world, qp);
+    let mut unseen = Vec::new();
+    if sends && qp.stats_t.is_none() {
+        unseen.push("what it sends");
+    }
+    let told = unseen.len();
+    if timers && qp.timeout.is_none() {
+        unseen.push("its timers");
+    }
+    if mtu && qp.path_mtu_bytes.is_none() {
+        unseen.push("its path MTU");
+    }
+    let on_its_way = unseen.len() > told;
+    let at_the_start = qp.since <= world.watched_since().saturating_add(world.window_ns.saturating_mul(2));
+    let watched = world.probes.as_ref().is_some_and(|probes| probes.sees_modify(qp.pid.is_none()));
+    let why = if on_its_way && watched && !qp.created && at_the_start { " (older than the watch)" } else { "" };
+    if unseen.is_empty() { String::new() } else { format!("{}{why}", unseen.join(", ")) }
 }
 
 /// The port a QP is on; the device's only port where nobody said.
@@ -290,5 +305,50 @@ fn qp_lane(buf: &mut Buffer, area: Rect, qp: &QpRecord, axis: &Axis, theme: &The
         if cell < area.width {
             buf.set_stringn(area.x + cell, area.y, to.name(), room, state_style(to, theme));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn only_what_a_qp_has_is_not_seen_and_only_what_is_older_is_older() {
+        let mut world = (*sample::healthy()).clone();
+        let mut qp = world.qps.iter().next().unwrap().clone();
+        (qp.timeout, qp.path_mtu_bytes, qp.stats_t) = (None, None, None);
+        (qp.state, qp.created, qp.since) = (QpState::Rts, false, world.started);
+        let told = |world: &World, qp: &QpRecord, kind: &str| {
+            let mut qp = qp.clone();
+            qp.qp_type = Some(kind.into());
+            unseen(world, &qp)
+        };
+        // All that its process posts is seen: it has sent nothing.
+        assert_eq!(told(&world, &qp, "RC"), "its timers, its path MTU (older than the watch)");
+        assert_eq!(told(&world, &qp, "XRC_INI"), "its timers, its path MTU (older than the watch)");
+        assert_eq!(told(&world, &qp, "UC"), "its path MTU (older than the watch)");
+        assert_eq!(told(&world, &qp, "UD"), "");
+        assert_eq!(told(&world, &qp, "GSI"), "");
+        // They are told on its way to RTS.
+        qp.state = QpState::Init;
+        assert_eq!(told(&world, &qp, "RC"), "");
+        qp.state = QpState::Rtr;
+        assert_eq!(told(&world, &qp, "RC"), "its path MTU (older than the watch)");
+        qp.state = QpState::Rts;
+        // It came when somebody watched.
+        qp.since = world.started + 60_000_000_000;
+        assert_eq!(told(&world, &qp, "RC"), "its timers, its path MTU");
+        qp.since = world.started;
+        Arc::make_mut(world.probes.as_mut().unwrap()).posts_watched_ns = Some(1);
+        assert_eq!(told(&world, &qp, "UD"), "what it sends");
+        qp.state = QpState::Init;
+        assert_eq!(told(&world, &qp, "UD"), "");
+        qp.state = QpState::Rts;
+        // Its age is not why.
+        world.probes = None;
+        assert_eq!(told(&world, &qp, "RC"), "what it sends, its timers, its path MTU");
     }
 }

@@ -1,6 +1,13 @@
 //! How sure numbers of posts and completions are: counted one by one, or from samples.
 
-use collector::inventory::ProbeRecord;
+use collector::inventory::{ProbeRecord, QpRecord, World};
+
+/// Every post of a QP is seen: one of which none was has posted nothing.
+pub(super) fn all_posts(world: &World, qp: &QpRecord) -> bool {
+    let always = |probes: &ProbeRecord| probes.data_path() && probes.posts_watched_ns.is_none();
+    // Of the kernel's own QPs no post is.
+    world.probes.as_deref().is_some_and(always) && qp.pid.is_some_and(|pid| !world.processes.contains_key(&pid))
+}
 
 /// In words; nothing where no probe is there, which is told elsewhere.
 pub(super) fn how(probes: Option<&ProbeRecord>) -> &'static str {

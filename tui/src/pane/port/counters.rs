@@ -71,3 +71,30 @@ pub(super) fn counter<'a>(series: &'a Series, place: &'a str, theme: &Theme) -> 
         what,
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collector::observation::CounterSource;
+    use collector::timeline::counter_table::lookup;
+
+    #[test]
+    fn what_grows_where_all_is_well_is_no_sign() {
+        let class = |driver: &str, name: &str| lookup(Some(driver), CounterSource::HwCounters, name).class;
+        for (driver, names) in [
+            ("hns_roce", "cmds aeqe ceqe posted_mbx mbx_event cq_cqe cq_notify"),
+            ("efa", "submitted_cmds completed_cmds keep_alive_rcvd"),
+            ("rdma_rxe", "ack_deferred"),
+            ("bnxt_re", "active_qps watermark_qps resize_cq_cnt"),
+        ] {
+            for name in names.split(' ') {
+                assert_eq!(class(driver, name), Class::Work, "{driver} {name}");
+            }
+        }
+        for (driver, name) in
+            [("mlx5_core", "roce_adp_retrans_to"), ("efa", "retrans_pkts"), ("rdma_rxe", "rcvd_seq_err")]
+        {
+            assert_eq!(class(driver, name), Class::Transport, "{driver} {name}");
+        }
+    }
+}

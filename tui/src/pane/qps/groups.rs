@@ -6,6 +6,7 @@ use collector::inventory::{QpRecord, QpRef, World};
 use collector::observation::QpState;
 use ratatui::text::Line;
 
+use super::super::watched;
 use crate::number::{self, UNKNOWN};
 use crate::table::{self, Column};
 use crate::theme::Theme;
@@ -96,10 +97,9 @@ fn add<T>(sum: &mut Option<T>, one: Option<T>, plus: fn(T, T) -> T) {
     };
 }
 
-/// It can send, and what it sends is not known now. One of a process of which all posts are seen has posted nothing yet.
+/// It can send, and what it sends is not known now.
 fn may_send_unseen(world: &World, qp: &QpRecord) -> bool {
-    let watched = world.probes.as_ref().is_some_and(|probes| probes.data_path());
-    let idle = qp.stats_t.is_none() && watched && qp.pid.is_some_and(|pid| !world.processes.contains_key(&pid));
+    let idle = qp.stats_t.is_none() && watched::all_posts(world, qp);
     qp.state == QpState::Rts && !qp.manages() && !idle
 }
 
@@ -262,19 +262,22 @@ mod tests {
     #[test]
     fn a_sum_is_a_lower_bound_only_where_somebody_may_send_unseen() {
         use collector::observation::{Body, Observation, Qp, QpState};
-        let world = |qpn: u32, pid: Option<u32>, watched: bool| {
+        let world = |qpn: u32, pid: Option<u32>, watched: bool, at_times: bool| {
             let mut engine = collector::engine::Engine::new(Header::new(), collector::rule::Settings::default());
             let to = Some(QpState::Rts);
             let qp = Qp { device: "d".into(), qpn, port: Some(1), pid, to, ..Qp::default() };
             engine.take(&Observation { t: 1, body: Body::Qp(qp) });
             let mut world = (*engine.snapshot()).clone();
-            world.probes = watched.then(|| sample::healthy().probes.clone()).flatten();
+            let mut probes = (**sample::healthy().probes.as_ref().unwrap()).clone();
+            probes.posts_watched_ns = at_times.then_some(500_000_000);
+            world.probes = watched.then(|| std::sync::Arc::new(probes));
             groups(&world, all(&world), By::Port, RATE, false)[0].in_part
         };
-        assert!(!world(1, None, true), "the GSI carries no data");
-        assert!(!world(17, Some(7), true), "it has posted nothing yet");
-        assert!(world(17, Some(7), false), "nobody watches");
-        assert!(world(17, None, true), "the kernel's own posts are not watched");
+        assert!(!world(1, None, true, false), "the GSI carries no data");
+        assert!(!world(17, Some(7), true, false), "it has posted nothing yet");
+        assert!(world(17, Some(7), false, false), "nobody watches");
+        assert!(world(17, Some(7), true, true), "it may post while posts are not watched");
+        assert!(world(17, None, true, false), "the kernel's own posts are not watched");
     }
 
     #[test]
