@@ -193,7 +193,8 @@ impl App {
             // A frozen screen too says how far behind it is.
             self.newer = true;
             self.dirty |= urgent(&self.latest, &latest);
-            if let Some(told) = ended(&self.latest.status, &latest.status) {
+            let newest = latest.status.notices.get(self.latest.status.notices.len()..).and_then(<[String]>::last);
+            if let Some(told) = ended(&self.latest.status, &latest.status).or_else(|| newest.cloned()) {
                 self.say(&told, clock::monotonic_ns());
             }
             let mut before = vec![std::mem::replace(&mut self.latest, latest)];

@@ -575,3 +575,14 @@ fn the_qp_that_died_last_takes_the_place_of_one_that_nobody_chose() {
     type_in(&mut app, "G4");
     assert!(shown(&mut app).contains(" mlx5_1 QP "), "{}", shown(&mut app));
 }
+
+#[test]
+fn what_went_wrong_is_said_as_it_is_noticed() {
+    let (mut app, feed) = app(Mode::Replay);
+    let mut status = app.shown.status.clone();
+    status.notices.push("the recording ends in the middle of line 7".to_owned());
+    feed.publish(app.shown.world.clone(), status);
+    app.look();
+    let text = shown(&mut app);
+    assert!(text.contains("the recording ends in the middle of line 7") && text.contains("1 notice [9]"), "{text}");
+}

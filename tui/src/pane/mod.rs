@@ -38,6 +38,9 @@ pub(crate) use history::misnamed;
 use crate::key::Action;
 use crate::theme::Theme;
 
+/// Rows of a pane of one port or QP that has none to spare.
+const LOW: u16 = 16;
+
 /// The panes, by the number of their tab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PaneId {

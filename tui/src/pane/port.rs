@@ -15,7 +15,7 @@ use ratatui::text::{Line, Span};
 use self::counters::{COUNTERS, SIGNS_NS, counter, names, sign};
 use super::about::About;
 use super::looked::Looked;
-use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, port_row, put, row};
+use super::{LOW, Pane, PaneId, Reaction, Scene, Target, below, heading, port_row, put, row};
 use crate::health;
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
@@ -29,9 +29,6 @@ pub(crate) const LABEL: u16 = 24;
 
 /// A loopback is measured once a second: one that is older says nothing of now, ns.
 const LOOPBACK_NS: Nanos = 5_000_000_000;
-
-/// Rows of a pane that has none to spare.
-const LOW: u16 = 16;
 
 /// How a lane's values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,15 +12,12 @@ use ratatui::text::{Line, Span};
 
 use super::about::About;
 use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
-use super::{Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, watched, wrap};
+use super::{LOW, Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, watched, wrap};
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
 use crate::number::{self, UNKNOWN};
 use crate::selection::Selection;
 use crate::theme::Theme;
-
-/// Rows of a pane that has none to spare.
-const LOW: u16 = 16;
 
 /// The pane.
 #[derive(Default)]
