@@ -73,7 +73,7 @@ mod tests {
         for value in traced {
             port.traced.push(*value);
         }
-        let ring = port.rates.entry(Meaning::TxBytes).or_default();
+        let ring = port.rates.or_default(Meaning::TxBytes);
         for value in sent {
             ring.push(*value);
         }

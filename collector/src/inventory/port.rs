@@ -8,7 +8,6 @@ mod state;
 mod throughput;
 mod window;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use meaning::MeaningReading;
@@ -20,7 +19,7 @@ use super::totals::{Bases, FailoverTotals, PostTotals};
 use super::{BoundSets, CounterSet, DeviceId, Latencies, Posting, Slices};
 use crate::observation::{self, LinkLayer, Nanos, PortState};
 use crate::timeline::counter_table::Meaning;
-use crate::timeline::{Events, Ring, Series};
+use crate::timeline::{ByMeaning, Events, Ring, Series};
 
 /// State changes and events kept per port.
 const MAX_EVENTS: usize = 256;
@@ -138,7 +137,7 @@ pub struct PortRecord {
     /// Counter sets bound to its QPs. The kernel has them in the port's own counters already.
     pub bound: BoundSets,
     /// Rates per window by meaning, in the meaning's unit per second.
-    pub rates: BTreeMap<Meaning, Ring>,
+    pub rates: ByMeaning<Ring>,
     /// Bytes per second that traced work requests send (not those they fetch), by window; empty when nothing was traced. A
     /// window in which nobody watched, or of which not all is known, has none.
     pub traced: Ring,
@@ -166,7 +165,7 @@ pub struct PortRecord {
     /// In the open window a QP told its first numbers, which say nothing of what it posted since it began.
     pub(crate) traced_in_part: bool,
     pub(super) bases: Bases,
-    groups: Arc<BTreeMap<Meaning, Vec<Group>>>,
+    groups: Arc<ByMeaning<Vec<Group>>>,
 }
 
 impl PortRecord {
@@ -193,7 +192,7 @@ impl PortRecord {
             events: Events::new(MAX_EVENTS),
             sets: Vec::new(),
             bound: BoundSets::default(),
-            rates: BTreeMap::new(),
+            rates: ByMeaning::default(),
             traced: Ring::default(),
             loopbacks: Arc::new(Events::new(MAX_LOOPBACKS)),
             congestion: None,

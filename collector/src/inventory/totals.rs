@@ -9,8 +9,8 @@ use super::failover::{Ending, Failover};
 use super::grown::Grown;
 use super::port::{Group, Place, PortRecord};
 use crate::observation::Nanos;
-use crate::timeline::Total;
 use crate::timeline::counter_table::{How, Meaning};
+use crate::timeline::{ByMeaning, Total};
 
 /// Kinds of completion errors that are counted one by one; there are fewer than this (`enum ibv_wc_status`).
 const MAX_STATUSES: usize = 64;
@@ -28,7 +28,7 @@ struct Base {
 
 /// The bases of a port's meanings. They change seldom, so a snapshot shares them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bases(Arc<BTreeMap<Meaning, Base>>);
+pub(crate) struct Bases(Arc<ByMeaning<Base>>);
 
 impl Bases {
     /// What is there is the base of these counters still; so it is in nearly every window.

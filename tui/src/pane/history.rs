@@ -300,7 +300,7 @@ mod tests {
         let finding = &world.findings[0];
         let mut port = (*world.ports[0]).clone();
         for meaning in [Meaning::PreFecCorrectedBits, Meaning::PostFecErrors] {
-            port.rates.entry(meaning).or_default().push(Some(7.0));
+            port.rates.or_default(meaning).push(Some(7.0));
         }
         let chart = |name| in_words(&world, &port, finding, name, &axis).map(|history| history.name);
         assert_eq!(chart("pre-FEC bit error ratio").as_deref(), Some("bits that FEC corrected"));
@@ -331,7 +331,7 @@ mod tests {
         ];
         port.rates.clear();
         for (meaning, rate) in rates {
-            port.rates.entry(meaning).or_default().push(Some(rate));
+            port.rates.or_default(meaning).push(Some(rate));
         }
         let chart = |name: &str| {
             let history = in_words(&world, &port, &world.findings[0], name, &axis)?;

@@ -535,7 +535,7 @@ mod tests {
         assert!(!at(&world, "PAUSE") && at(&world, "ERR"));
         let mut paused = (*world).clone();
         let ring = &mut std::sync::Arc::make_mut(&mut paused.ports[2]).rates;
-        ring.entry(collector::timeline::counter_table::Meaning::RxPauseDuration).or_default().push(Some(400_000.0));
+        ring.or_default(collector::timeline::counter_table::Meaning::RxPauseDuration).push(Some(400_000.0));
         assert!(at(&paused, "PAUSE") && at(&paused, "RX NOW"));
     }
 }

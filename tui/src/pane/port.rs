@@ -516,7 +516,7 @@ mod tests {
     fn the_highest_value_does_not_depend_on_how_much_time_a_cell_has() {
         let world = crate::sample::healthy();
         let mut port = (*world.ports[0]).clone();
-        let ring = port.rates.entry(Meaning::RxBytes).or_default();
+        let ring = port.rates.or_default(Meaning::RxBytes);
         for n in 0..600 {
             ring.push(Some(if n == 300 { 9e11 } else { 1e9 }));
         }

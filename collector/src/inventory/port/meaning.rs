@@ -106,7 +106,7 @@ impl PortRecord {
 
     /// Every meaning the port has counters for, with the group that gives it now.
     pub(in super::super) fn groups_now(&self) -> impl Iterator<Item = (Meaning, &Group)> {
-        self.groups.iter().filter_map(|(meaning, groups)| Some((*meaning, self.readable(groups)?)))
+        self.groups.iter().filter_map(|(meaning, groups)| Some((meaning, self.readable(groups)?)))
     }
 
     pub(in super::super) fn at(&self, (set, series): Place) -> &Series {
@@ -115,7 +115,7 @@ impl PortRecord {
 
     /// Meanings the port has counters for.
     pub fn meanings(&self) -> impl Iterator<Item = Meaning> + '_ {
-        self.groups.keys().copied()
+        self.groups.iter().map(|(meaning, _)| meaning)
     }
 
     /// The counters behind a meaning, those in use now or else the first group.

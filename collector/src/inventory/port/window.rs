@@ -102,10 +102,10 @@ impl PortRecord {
             }
         }
         let mut histories = std::mem::take(&mut self.rates);
-        for (meaning, groups) in &*self.groups {
+        for (meaning, groups) in self.groups.iter() {
             let rate_at = |(set, series): Place| rates[begins[usize::from(set)] + usize::from(series)];
             let value = self.readable(groups).and_then(|group| self.combined(group, rate_at));
-            histories.entry(*meaning).or_default().push(value);
+            histories.or_default(meaning).push(value);
         }
         self.rates = histories;
         self.rebase(now);

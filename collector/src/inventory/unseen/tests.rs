@@ -38,7 +38,7 @@ fn add_port(world: &mut World, number: u32, moved: &Moved) {
             (Meaning::RxReadRequests, moved.reads),
             (Meaning::AckTimeout, moved.timeouts),
         ] {
-            port.rates.entry(meaning).or_default().push(value);
+            port.rates.or_default(meaning).push(value);
         }
     }
     world.add_port(port);
@@ -223,7 +223,7 @@ fn what_a_port_sends_again_is_nobodys_post() {
     for (resent, left, likelihood) in
         [(0.97 * GB, 0.0, Likelihood::Possible), (0.1 * GB, 0.9 * GB - 250e3 * OVERHEAD, Likelihood::Likely)]
     {
-        let ring = Arc::make_mut(&mut world.ports[0]).rates.entry(Meaning::RetransmittedBytes).or_default();
+        let ring = Arc::make_mut(&mut world.ports[0]).rates.or_default(Meaning::RetransmittedBytes);
         (0..10).for_each(|_| ring.push(Some(resent)));
         let process = &world.unseen()[0];
         assert!(process.unexplained.is_some_and(|bytes| (bytes - left).abs() < 1.0), "{process:?}");

@@ -425,8 +425,8 @@ mod tests {
         let mut measured_of = |windows: &[(Option<f64>, Option<f64>)]| {
             port.rates.clear();
             for (marked, all) in windows {
-                port.rates.entry(Meaning::EcnMarkedRx).or_default().push(*marked);
-                port.rates.entry(Meaning::RxPackets).or_default().push(*all);
+                port.rates.or_default(Meaning::EcnMarkedRx).push(*marked);
+                port.rates.or_default(Meaning::RxPackets).push(*all);
             }
             measured(&port, 10_000_000_000)
         };
