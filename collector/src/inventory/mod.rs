@@ -382,7 +382,7 @@ impl World {
     }
 
     /// Ports whose device is there.
-    pub fn present_ports(&self) -> impl Iterator<Item = (&DeviceRecord, &PortRecord)> {
+    pub fn present_ports(&self) -> impl Iterator<Item = (&DeviceRecord, &PortRecord)> + Clone {
         self.ports.iter().map(|port| (self.device(port.key.device), &**port)).filter(|(device, _)| !device.removed)
     }
 

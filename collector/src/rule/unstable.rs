@@ -37,14 +37,14 @@ impl Rule for Unstable {
     }
 
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
-        let all: Vec<Throughput<'_>> = view
-            .world
-            .present_ports()
-            .filter(|(_, port)| {
-                port.state == PortState::Active
-                    && !matches!(view.world.role(port.key.device), Some(Role::Vf | Role::Management))
-            })
-            .map(|(_, port)| Throughput::of(view, port))
+        let present = view.world.present_ports().map(|(_, port)| port).filter(|port| port.state == PortState::Active);
+        // Mostly no port was busy for so long, and its rails need not be looked at.
+        if !present.clone().any(|port| was_busy(view, port)) {
+            return Vec::new();
+        }
+        let all: Vec<Throughput<'_>> = present
+            .filter(|port| !matches!(view.world.role(port.key.device), Some(Role::Vf | Role::Management)))
+            .map(|port| Throughput::of(view, port))
             .collect();
         all.iter().filter_map(|own| unstable(view, own, &all)).collect()
     }
@@ -101,6 +101,24 @@ fn look_back(view: &View<'_>, per_reading: usize) -> usize {
     let windows = |seconds: f64| usize::try_from(ns(seconds) / engine_ns).unwrap_or(1);
     let own = windows(view.settings.port_unstable_bandwidth.window_s);
     own.saturating_mul(per_reading).min(windows(LONGEST_S).max(own))
+}
+
+/// One direction of the port was busy in as many of the readings as it takes, wherever among them.
+fn was_busy(view: &View<'_>, port: &PortRecord) -> bool {
+    let settings = &view.settings.port_unstable_bandwidth;
+    let Some(rate) = port.rate_gbps.filter(|rate| *rate > 0.0) else { return false };
+    let per_reading = per_reading(view, port);
+    let n = look_back(view, per_reading);
+    let is_busy = |bytes: &f64| bytes * 8.0 / 1e9 > settings.busy * rate;
+    [Meaning::TxBytes, Meaning::RxBytes].into_iter().filter_map(|meaning| port.rates.get(&meaning)).any(|ring| {
+        let readings = ring.newest_first().take(n).step_by(per_reading);
+        readings.flatten().filter(is_busy).count() >= least(view)
+    })
+}
+
+/// Busy readings it takes.
+fn least(view: &View<'_>) -> usize {
+    view.settings.port_unstable_bandwidth.least_windows.max(20)
 }
 
 /// Throughput of a port's busier direction over the time looked back over.
@@ -161,7 +179,7 @@ fn unstable(view: &View<'_>, carried: &Throughput<'_>, all: &[Throughput<'_>]) -
     let settings = &view.settings.port_unstable_bandwidth;
     let port = carried.port;
     let inner = carried.inner(view);
-    if inner.len() < settings.least_windows.max(20) {
+    if inner.len() < least(view) {
         return None;
     }
     let own = Level::of(inner.iter().map(|(_, gbps)| *gbps).collect())?;
