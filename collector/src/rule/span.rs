@@ -36,7 +36,11 @@ pub(super) struct Errors {
 
 /// Time between two readings of a meaning's counters, ns; 0 when it is not known.
 pub(super) fn interval(port: &PortRecord, meaning: Meaning) -> Nanos {
-    port.series_of(meaning).map(Series::interval).max().unwrap_or(0)
+    longest_interval(port.series_of(meaning))
+}
+
+fn longest_interval<'s>(counters: impl Iterator<Item = &'s Series>) -> Nanos {
+    counters.map(Series::interval).max().unwrap_or(0)
 }
 
 /// The growth of a meaning in the last `of` windows of `window_s`; `None` when there was none.
@@ -47,7 +51,8 @@ pub(super) fn interval(port: &PortRecord, meaning: Meaning) -> Nanos {
 pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, window_s: f64, of: u64) -> Option<Errors> {
     let engine_ns = ns(view.settings.window_s).max(1);
     let window = ns(window_s).max(engine_ns);
-    let interval = interval(port, meaning).min(LONGEST_INTERVAL_NS);
+    let counters = port.series_of(meaning);
+    let interval = longest_interval(counters.clone()).min(LONGEST_INTERVAL_NS);
     let started = view.world.started;
     let index = |t: Nanos| t.saturating_sub(started) / window;
     let looked_back = interval.saturating_mul(of);
@@ -57,7 +62,7 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
         (from.saturating_sub(1), view.now.saturating_sub(from.saturating_sub(1)))
     } else {
         // The newest `of` readings and no more; what was read longer ago than those take is over.
-        let newest = port.series_of(meaning).map(|series| series.t).max().unwrap_or(view.now);
+        let newest = counters.clone().map(|series| series.t).max().unwrap_or(view.now);
         let readings = newest.saturating_add(interval / 2).saturating_sub(looked_back);
         (readings.max(view.now.saturating_sub(looked_back.saturating_add(interval / 10))), looked_back)
     };
@@ -65,7 +70,7 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
     let mut times: Vec<Nanos> = Vec::new();
     let mut n: u64 = 0;
     let mut at_least = false;
-    for series in port.series_of(meaning) {
+    for series in counters.clone() {
         for (t, growth) in series.changes_since(from).filter(|(t, _)| in_use(*t)) {
             match growth {
                 Some(0) => {}
@@ -80,18 +85,19 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
     if interval > 0 && interval < engine_ns {
         // More readings than a series keeps changes: the windows' rates remember longer.
         let end = started + view.now.saturating_sub(started) / engine_ns * engine_ns;
+        // The middle of the newest window that is closed, and how many of them have theirs after `from`.
+        let middle = end.saturating_sub(engine_ns / 2);
+        let closed = usize::try_from(middle.saturating_sub(from).div_ceil(engine_ns)).unwrap_or(usize::MAX);
         let rates = port.rates.get(&meaning).into_iter().flat_map(Ring::newest_first);
         let mut sum = 0.0;
-        for (back, rate) in (0u64..).zip(rates) {
-            let t = end.saturating_sub(back * engine_ns).saturating_sub(engine_ns / 2);
-            if t <= from {
-                break;
-            }
-            if let Some(rate) = rate.filter(|rate| *rate > 0.0 && in_use(t)) {
+        rates.take(closed).enumerate().for_each(|(back, rate)| {
+            let Some(rate) = rate.filter(|rate| *rate > 0.0) else { return };
+            let t = middle.saturating_sub(back as u64 * engine_ns);
+            if in_use(t) {
                 times.push(t);
                 sum += rate * engine_ns as f64 / 1e9;
             }
-        }
+        });
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of rates of counts")]
         let sum = sum.round() as u64;
         n = n.max(sum);
@@ -103,10 +109,10 @@ pub(super) fn errors(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
     distinct.dedup();
     // Two counters of the meaning may be read at different times.
     let bad = if last - first < window / 2 { 1 } else { (distinct.len() as u64).min(of) };
-    let counter = port
-        .series_of(meaning)
+    let counter = counters
+        .clone()
         .find(|series| series.changes_since(from).next().is_some())
-        .or_else(|| port.series_of(meaning).next())
+        .or_else(|| counters.clone().next())
         .map_or_else(|| (meaning.name().to_owned(), "events"), |s| (s.name.to_string(), s.def.unit.name()));
     Some(Errors { windows: bad, n, at_least, first, span_ns, counter })
 }
@@ -142,9 +148,11 @@ pub(super) fn covers(view: &View<'_>, port: &PortRecord, meaning: Meaning, windo
     let n = windows_of(view, port, meaning, window_s);
     let Some(ring) = port.rates.get(&meaning) else { return false };
     // One window may be without a reading: it came a moment late and is in the next one.
-    let known = || (0u64..).zip(ring.newest_first().take(2 * n)).filter(|(_, rate)| rate.is_some()).map(|(at, _)| at);
-    let oldest = known().last();
-    let recent = known().filter(|at| usize::try_from(*at).is_ok_and(|at| at < n)).count() as u64;
+    let (mut oldest, mut recent) = (None, 0u64);
+    ring.newest_first().take(2 * n).enumerate().filter(|(_, rate)| rate.is_some()).for_each(|(at, _)| {
+        oldest = Some(at as u64);
+        recent += u64::from(at < n);
+    });
     oldest.is_some_and(|at| (at * engine_ns).saturating_add(each).saturating_add(each / 20) >= length)
         && recent.saturating_mul(each).saturating_mul(2) >= length
 }

@@ -119,7 +119,7 @@ impl PortRecord {
     }
 
     /// The counters behind a meaning, those in use now or else the first group.
-    pub fn series_of(&self, meaning: Meaning) -> impl Iterator<Item = &Series> {
+    pub fn series_of(&self, meaning: Meaning) -> impl Iterator<Item = &Series> + Clone {
         let group = self.group_or_first(meaning);
         group.into_iter().flat_map(|group| group.places.iter().map(|place| self.at(*place)))
     }
