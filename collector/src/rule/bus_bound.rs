@@ -69,13 +69,14 @@ impl Rule for Bound {
     fn judge(&self, view: &View<'_>) -> Vec<Verdict> {
         let all = ports(view);
         let mut verdicts = Vec::new();
+        let slots: Vec<&str> = all.iter().map(|(_, record)| slot(&record.pci)).collect();
         for (at, (_, record)) in all.iter().enumerate() {
             // The functions of an adapter share its link: judged once, at the first of them.
-            if all[..at].iter().any(|(_, other)| slot(&other.pci) == slot(&record.pci)) {
+            if slots[..at].contains(&slots[at]) {
                 continue;
             }
             let its: Vec<&PortRecord> =
-                all.iter().filter(|(_, other)| slot(&other.pci) == slot(&record.pci)).map(|(port, _)| *port).collect();
+                all.iter().zip(&slots).filter(|(_, slot)| **slot == slots[at]).map(|((port, _), _)| *port).collect();
             verdicts.extend(bound(view, record, &its));
         }
         verdicts
@@ -105,10 +106,10 @@ fn bound(view: &View<'_>, record: &PcieRecord, its: &[&PortRecord]) -> Option<Ve
     let settings = &view.settings.pcie_bandwidth_bound;
     let bound = usable(record, record.mps)?;
     let rate = rates(its);
-    let (key, subject) = view.pci_subject(&record.pci);
     if rate <= bound.gbps {
         return None;
     }
+    let (key, subject) = view.pci_subject(&record.pci);
     let found = Direction::BOTH.into_iter().find_map(|of| Some((of, at_bound(view, its, of, bound, settings.share)?)));
     let Some((of, gbps)) = found else {
         let keep = view.raised("pcie.bandwidth_bound", &key).is_some() && near_bound(view, its, bound, settings.share);

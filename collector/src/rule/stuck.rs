@@ -173,10 +173,12 @@ fn off_the_bus(view: &View<'_>, device: &DeviceRecord) -> Option<Sign> {
 /// Several counters of a set read all ones at once. One may do so for reasons of its own; no counter of 64 bits, and no
 /// three of 32 that wrap, come to it by counting. From the first reading on as well: a function may have left the bus before.
 fn all_ones(view: &View<'_>, set: &CounterSet) -> Option<Sign> {
-    let counters = || set.series.iter().filter(|series| !series.def.is_setting());
-    let n = counters().filter(|series| reads_all_ones(series)).count();
-    let whole = counters().count();
-    let limits = counters().filter(|s| s.value() == Some(s.def.width.ceiling())).count();
+    let (mut n, mut whole, mut limits) = (0, 0, 0);
+    for series in set.series.iter().filter(|series| !series.def.is_setting()) {
+        n += usize::from(reads_all_ones(series));
+        whole += 1;
+        limits += usize::from(series.value() == Some(series.def.width.ceiling()));
+    }
     // Counters that stop at their limit may stand there for years, but not the traffic's and all the others with them.
     let dead = n >= view.settings.nic_stuck.all_ones.max(2) || (whole >= WHOLE_SET && limits == whole);
     dead.then(|| Sign {
@@ -256,13 +258,13 @@ fn failing(view: &View<'_>, set: &CounterSet) -> Option<Sign> {
 
 /// The set is not read any more while the same source reads other devices: the read of this one has not come back.
 fn silent(view: &View<'_>, id: DeviceId, port: Option<&PortRecord>, set: &CounterSet) -> Option<Sign> {
+    let (age, least) = (view.now.saturating_sub(set.t), ns(view.settings.nic_stuck.silent_s));
     // Lines of a log come when something happens.
-    if set.source == CounterSource::Log {
+    if age <= least || set.source == CounterSource::Log {
         return None;
     }
     let interval = set.series.iter().map(Series::interval).max().filter(|interval| *interval > 0)?;
-    let limit = ns(view.settings.nic_stuck.silent_s).max(interval.saturating_mul(5));
-    let age = view.now.saturating_sub(set.t);
+    let limit = least.max(interval.saturating_mul(5));
     if age <= limit {
         return None;
     }
