@@ -10,7 +10,9 @@ pub(super) const DANGLING: &str = "dangling class link: /sys/devices is not visi
 pub(super) const DANGLING_FIX: &str = "bind-mount the host's whole /sys (with /sys/devices) and pass --sysfs-root";
 
 /// The files that tell what a device is.
-const FILES: [&str; 4] = ["node_guid", "fw_ver", "board_id", "hca_type"];
+const FILES: [&str; 5] = ["node_guid", "fw_ver", "board_id", "hca_type", PARENT];
+/// The network device of a software device.
+const PARENT: &str = "parent";
 
 /// A device's files and what they said last.
 pub(super) struct Described {
@@ -63,6 +65,11 @@ impl Described {
         self.files.look(files);
         self.read_texts();
         self.was_read = true;
+    }
+
+    /// What the device names as its network device; only software devices do.
+    pub(super) fn parent(&mut self) -> Option<String> {
+        self.files.text(PARENT)
     }
 
     fn read_texts(&mut self) {

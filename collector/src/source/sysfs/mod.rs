@@ -295,10 +295,12 @@ pub(crate) const UNLISTED: &str = "class/infiniband: ";
 /// The network devices of a device's first port, whatever function they hang below.
 pub(crate) fn netdevs_of(files: &dyn Files, device: &str) -> Vec<String> {
     let dir = format!("class/infiniband/{device}");
-    let netdevs = netdev::of_port(files, &dir, 1, 1, &[]);
+    let parent = files.text(&format!("{dir}/parent")).ok();
+    let by = |gids: &[_]| netdev::of_port(files, &dir, (1, 1), parent.as_deref(), gids);
+    let netdevs = by(&[]);
     if netdevs.is_empty() {
         // Only where nothing shorter names it: the GID table is long.
-        return netdev::of_port(files, &dir, 1, 1, &gids_of(files, device, 1));
+        return by(&gids_of(files, device, 1));
     }
     netdevs
 }

@@ -7,12 +7,19 @@ use rustix::io::Errno;
 use crate::observation::{Bond, Gid, Slave};
 use crate::source::files::{Files, base_name, says_gone};
 
-/// The network devices of one port of the device at `device_dir` (`class/infiniband/X`), which has `ports` ports.
+/// The network devices of one port of the device at `device_dir` (`class/infiniband/X`), which has `ports` ports
+/// and, where it is a software device, this `parent`.
 ///
 /// The devices below the same function belong to the port by `dev_port`, or by `dev_id` in older drivers, both counted
 /// from 0. Where neither tells the ports apart, the GID table does. A software device has no function: its `parent`
 /// attribute or its GID table names the network device.
-pub(super) fn of_port(files: &dyn Files, device_dir: &str, port: u32, ports: usize, gids: &[Gid<'_>]) -> Vec<String> {
+pub(super) fn of_port(
+    files: &dyn Files,
+    device_dir: &str,
+    (port, ports): (u32, usize),
+    parent: Option<&str>,
+    gids: &[Gid<'_>],
+) -> Vec<String> {
     let net = format!("{device_dir}/device/net");
     let all: Vec<String> = files.list(&net).unwrap_or_default().into_iter().map(|entry| entry.name).collect();
     let own: Vec<String> = all.into_iter().filter(|name| !is_representor(files, &format!("{net}/{name}"))).collect();
@@ -26,8 +33,10 @@ pub(super) fn of_port(files: &dyn Files, device_dir: &str, port: u32, ports: usi
         names
     };
     if own.is_empty() {
-        return match files.text(&format!("{device_dir}/parent")) {
-            Ok(parent) if files.exists(&format!("class/net/{parent}")) && !parent.is_empty() => vec![parent],
+        return match parent {
+            Some(parent) if !parent.is_empty() && files.exists(&format!("class/net/{parent}")) => {
+                vec![parent.to_owned()]
+            }
             _ => by_gid(),
         };
     }

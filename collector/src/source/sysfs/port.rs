@@ -64,6 +64,16 @@ impl Watched {
     }
 }
 
+/// What a port's device tells of it.
+pub(super) struct OfDevice<'d> {
+    /// Ports it has.
+    pub(super) ports: usize,
+    /// The network device it names.
+    pub(super) parent: Option<&'d str>,
+    /// It has no function.
+    pub(super) is_software: bool,
+}
+
 /// One port under watch.
 pub(super) struct PortWatch {
     pub(super) number: u32,
@@ -122,7 +132,7 @@ impl PortWatch {
 
     /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters. `false` when the
     /// GID table was to be looked at too, and could not be read.
-    pub(super) fn refresh_slow(&mut self, files: &dyn Files, ports: usize, with_gids: bool, software: bool) -> bool {
+    pub(super) fn refresh_slow(&mut self, files: &dyn Files, of: &OfDevice<'_>, with_gids: bool) -> bool {
         let look = self.watched.files.look(files);
         self.listed |= look == Look::Listed;
         if look == Look::Untold && self.listed {
@@ -130,11 +140,11 @@ impl PortWatch {
             return !with_gids;
         }
         let gids_read = !with_gids || self.refresh_gids(files);
-        let netdevs = netdev::of_port(files, &self.device_dir, self.number, ports, &self.gids);
+        let netdevs = netdev::of_port(files, &self.device_dir, (self.number, of.ports), of.parent, &self.gids);
         let bond = netdev::bond_of(files, &netdevs);
         self.changed |= netdevs != self.netdevs || bond != self.bond;
         (self.netdevs, self.bond) = (netdevs, bond);
-        if software {
+        if of.is_software {
             self.netdev_pci = self.netdevs.iter().find_map(|netdev| {
                 let path = files.resolve(&format!("class/net/{netdev}/device")).ok()?;
                 function_of(&path).map(str::to_owned)

@@ -3,7 +3,7 @@
 use super::SLOW_PERIOD_NS;
 use super::counters::CounterSet;
 use super::device::Described;
-use super::port::PortWatch;
+use super::port::{OfDevice, PortWatch};
 use crate::observation::{Body, CounterSource, Device, Nanos, Observation};
 use crate::source::Emit;
 use crate::source::files::{Files, says_gone};
@@ -131,11 +131,12 @@ impl DeviceWatch {
             self.gids_due = now + RARE_PERIOD_NS;
             (self.look_again, self.gids_t) = (false, now);
         }
-        let ports = self.ports.len();
-        let software = self.seen().pci.is_none();
+        let parent = self.described.parent();
+        let of =
+            OfDevice { ports: self.ports.len(), parent: parent.as_deref(), is_software: self.seen().pci.is_none() };
         for port in &mut self.ports {
             // What could not be read is read at the next slow look, if nothing happens before.
-            if !port.refresh_slow(files, ports, with_gids, software) {
+            if !port.refresh_slow(files, &of, with_gids) {
                 self.gids_due = now;
             }
         }
