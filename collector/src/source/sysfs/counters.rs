@@ -19,6 +19,10 @@ use crate::timeline::counter_table::known_name;
 /// The file that is no counter.
 const LIFESPAN: &str = "lifespan";
 
+/// A directory that was listed so often as it was before is taken for whole: one look comes at once, where the driver may not
+/// be through with the port, the next ten seconds later.
+const SETTLED: u8 = 2;
+
 /// The errno of an attribute whose device is gone.
 const ENODEV: i32 = 19;
 
@@ -49,6 +53,8 @@ pub(super) struct CounterSet {
     missing: Option<Text<'static>>,
     /// Because there is none.
     absent: bool,
+    /// How often the directory was listed as it was before.
+    looks_alike: u8,
     readings: Vec<Reading>,
     /// The file that tells the age of the driver's cache.
     lifespan: Option<Box<dyn OpenFile>>,
@@ -102,6 +108,7 @@ impl CounterSet {
             listed,
             missing,
             absent,
+            looks_alike: 0,
             lifespan: None,
             lifespan_ms: None,
             due: 0,
@@ -155,19 +162,25 @@ impl CounterSet {
         }
     }
 
-    /// The slow look: opens anew what changed. `true` when something did.
-    pub(super) fn refresh_slow(&mut self, files: &dyn Files) -> bool {
-        if self.is_outdated(files) {
-            let listed = entries(files, &self.dir);
-            if listed.as_ref().is_err_and(|error| !says_gone(error)) {
-                return false;
+    /// The slow look: opens anew what changed. `true` when something did. A directory that was seen to stay as it is, and of which
+    /// every file is open, is listed only at a `rare` one: a driver makes its counters together with the port, and reading one
+    /// that it took away says so.
+    pub(super) fn refresh_slow(&mut self, files: &dyn Files, rare: bool) -> bool {
+        let whole = self.absent || (self.missing.is_none() && self.files.iter().all(|file| file.handle.is_ok()));
+        if rare || !whole || self.looks_alike < SETTLED {
+            if self.is_outdated(files) {
+                let listed = entries(files, &self.dir);
+                if listed.as_ref().is_err_and(|error| !says_gone(error)) {
+                    return false;
+                }
+                let owner = self.dir.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
+                let mut held = self.take_open();
+                let mut anew = Self::of(files, &owner, self.port, self.source, listed, &mut held);
+                anew.inherit(self);
+                *self = anew;
+                return true;
             }
-            let owner = self.dir.rsplit_once('/').map_or("", |(owner, _)| owner).to_owned();
-            let mut held = self.take_open();
-            let mut anew = Self::of(files, &owner, self.port, self.source, listed, &mut held);
-            anew.inherit(self);
-            *self = anew;
-            return true;
+            self.looks_alike = self.looks_alike.saturating_add(1);
         }
         let before = self.lifespan_ms;
         self.read_lifespan();

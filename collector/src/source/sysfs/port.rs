@@ -130,7 +130,8 @@ impl PortWatch {
         self.gids_unread.is_none()
     }
 
-    /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters. `false` when the
+    /// Looks at what seldom changes: network devices, bond, LID, files that could not be opened, new counters. `with_gids`: also at what
+    /// changes once in a device's life, the GID table and the lists of counters. `false` when the
     /// GID table was to be looked at too, and could not be read.
     pub(super) fn refresh_slow(&mut self, files: &dyn Files, of: &OfDevice<'_>, with_gids: bool) -> bool {
         let look = self.watched.files.look(files);
@@ -151,7 +152,7 @@ impl PortWatch {
             });
         }
         for set in [&mut self.counters, &mut self.hw_counters] {
-            self.changed |= set.refresh_slow(files);
+            self.changed |= set.refresh_slow(files, with_gids);
         }
         for at in [LINK_LAYER, LID] {
             self.watched.refresh(at, &mut self.changed);

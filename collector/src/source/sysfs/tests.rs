@@ -461,6 +461,21 @@ fn a_look_at_what_seldom_changes_opens_nothing_where_nothing_changed_and_a_repla
     assert_eq!(files.opened().len(), before + 1);
 }
 
+#[test]
+fn the_list_of_counters_is_looked_at_seldom_once_it_was_seen_to_stay_as_it_is() {
+    let (_dir, root) = node(1);
+    let set = port_dir(&root, "nic0").join("counters");
+    let mut source = source_at(&root);
+    let mut known = |s: u64| count(&counters(&poll(&mut source, s * SECOND), "nic0", 1, "counters")["values"]);
+    assert_eq!(known(0), 4);
+    // The driver was not through with the port yet.
+    std::fs::write(set.join("later"), "1\n").unwrap();
+    assert_eq!([known(9), known(10)], [4, 5]);
+    (20..=60).step_by(10).for_each(|s| assert_eq!(known(s), 5));
+    std::fs::write(set.join("much_later"), "1\n").unwrap();
+    assert_eq!([known(70), known(110), known(120)], [5, 5, 6]);
+}
+
 fn device_guid(seen: &[Value]) -> Value {
     device(seen, "nic0")["node_guid"].clone()
 }

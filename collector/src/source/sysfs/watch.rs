@@ -8,7 +8,8 @@ use crate::observation::{Body, CounterSource, Device, Nanos, Observation};
 use crate::source::Emit;
 use crate::source::files::{Files, says_gone};
 
-/// Between two readings of the GID tables, which can have hundreds of entries, and of the place of a device, ns.
+/// Between two readings of the GID tables, which can have hundreds of entries, of the lists of counters, and of the place of a
+/// device, ns.
 const RARE_PERIOD_NS: Nanos = 60_000_000_000;
 /// The same where something has happened: no event tells of a GID table that changed (`dispatch_gid_change_event` of the
 /// kernel's cache.c passes by `ib_dispatch_event`), and QPs that have lost their address fail, ns.
@@ -142,7 +143,7 @@ impl DeviceWatch {
         }
         if let Some(own) = &mut self.own_counters {
             let was_listed = !own.is_unlisted();
-            own.refresh_slow(files);
+            own.refresh_slow(files, with_gids);
             if !was_listed && own.is_absent() {
                 self.own_counters = None;
             }
