@@ -14,12 +14,12 @@ mod folder;
 use std::borrow::Cow;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
@@ -32,6 +32,15 @@ pub trait OpenFile: Send {
     /// # Errors
     /// The errno of `pread`; `ENODEV` when the attribute's device is gone.
     fn read(&self, buf: &mut [u8]) -> io::Result<usize>;
+}
+
+/// A directory that stays open between the polls: the way to it need not be walked for each list.
+pub trait OpenDirectory: Send {
+    /// As [`Files::each`]. A directory that was removed has no entries, or is an error.
+    ///
+    /// # Errors
+    /// The errno of reading the directory; entries may have been told before it.
+    fn each(&self, tell: &mut dyn FnMut(Listed<'_>)) -> io::Result<()>;
 }
 
 /// One entry of a directory.
@@ -93,6 +102,11 @@ pub trait Files: Send + Sync {
             tell(Listed { name: &name, inode, object });
         }
         Ok(())
+    }
+
+    /// Opens a directory to be listed again and again; `None` where it cannot be, and is listed by its path.
+    fn directory(&self, _path: &str) -> Option<Box<dyn OpenDirectory>> {
+        None
     }
 
     /// Opens a file to be read again and again.
@@ -305,20 +319,12 @@ impl Files for RootedFiles {
     }
 
     fn each(&self, path: &str, tell: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
-        let fd = self.open_inside(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        // Most directories of sysfs fit into it, so that one call tells them, and one more that this was all.
-        let mut buf = [MaybeUninit::uninit(); 4096];
-        let mut entries = RawDir::new(fd, &mut buf);
-        while let Some(entry) = entries.next() {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if name.starts_with('.') {
-                continue;
-            }
-            let object = matches!(entry.file_type(), FileType::Directory | FileType::Symlink | FileType::Unknown);
-            tell(Listed { name, inode: entry.ino(), object });
-        }
-        Ok(())
+        tell_entries(self.open_inside(path, OFlags::RDONLY | OFlags::DIRECTORY)?.as_fd(), tell)
+    }
+
+    fn directory(&self, path: &str) -> Option<Box<dyn OpenDirectory>> {
+        let fd = self.open_inside(path, OFlags::RDONLY | OFlags::DIRECTORY).ok()?;
+        Some(Box::new(Kept { fd, _place: Place::take(&self.room)? }))
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn OpenFile>> {
@@ -403,9 +409,33 @@ fn natural(name: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
+/// Tells the entries from where the directory stands.
+fn tell_entries(directory: BorrowedFd<'_>, tell: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+    // Most directories of sysfs fit into it, so that one call tells them, and one more that this was all.
+    let mut buf = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(directory, &mut buf);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if name.starts_with('.') {
+            continue;
+        }
+        let object = matches!(entry.file_type(), FileType::Directory | FileType::Symlink | FileType::Unknown);
+        tell(Listed { name, inode: entry.ino(), object });
+    }
+    Ok(())
+}
+
 struct Kept {
     fd: OwnedFd,
     _place: Place,
+}
+
+impl OpenDirectory for Kept {
+    fn each(&self, tell: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+        rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
+        tell_entries(self.fd.as_fd(), tell)
+    }
 }
 
 impl OpenFile for Kept {

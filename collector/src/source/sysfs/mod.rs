@@ -36,7 +36,7 @@ pub use fold::remedy;
 use self::counters::CounterSet;
 use self::fold::Gap;
 use self::watch::DeviceWatch;
-use super::files::{Entry, Files, errno_name, put_in_order};
+use super::files::{Entry, Files, Listed, OpenDirectory, errno_name, put_in_order};
 use super::ports::{PortMap, RdmaPort};
 use super::{Availability, Emit, Missing, Source};
 use crate::observation::{Body, Bond, CounterSource, Device, Nanos, Observation, Seeing, Text};
@@ -46,6 +46,9 @@ pub type DeviceQuestion = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The shortest period between two polls, ns. Below it firmware is asked more often than its own caches turn over.
 pub const SHORTEST_PERIOD_NS: Nanos = 100_000_000;
+
+/// The directory of the devices.
+const CLASS: &str = "class/infiniband";
 
 /// Between two looks at what seldom changes: names, network devices, files that could not be opened, ns.
 const SLOW_PERIOD_NS: Nanos = 10_000_000_000;
@@ -87,6 +90,9 @@ pub struct SysfsSource {
     due: Nanos,
     last_poll: Nanos,
     devices: Vec<DeviceWatch>,
+    /// The directory of the devices, kept open until its path is walked again; `None` where it is to be found by its path.
+    directory: Option<Box<dyn OpenDirectory>>,
+    directory_due: Nanos,
     /// The directory of the devices as it was last, in its own order; empty where it is to be looked at anew.
     listed: Vec<Entry>,
     bonds: Vec<Bond<'static>>,
@@ -108,6 +114,8 @@ impl SysfsSource {
             due: 0,
             last_poll: 0,
             devices: Vec::new(),
+            directory: None,
+            directory_due: 0,
             listed: Vec::new(),
             bonds: Vec::new(),
             bonds_unread: Vec::new(),
@@ -121,6 +129,7 @@ impl SysfsSource {
     /// Goes on in another tree of the same machine, taken later: what did not change is not said again.
     pub fn look_at(&mut self, files: Arc<dyn Files>) {
         self.options.files = files;
+        self.directory = None;
         self.listed.clear();
         for device in &mut self.devices {
             device.inode = 0;
@@ -139,10 +148,22 @@ impl SysfsSource {
         self.unlisted = None;
         // In an ordinary poll it is as it was.
         let (mut at, mut same) = (0, true);
-        let listed = files.each("class/infiniband", &mut |entry| {
+        let mut tell = |entry: Listed<'_>| {
             same &= self.listed.get(at).is_some_and(|known| entry == *known);
             at += 1;
-        });
+        };
+        let kept = self.directory.as_ref().filter(|_| now < self.directory_due);
+        let listed = match kept {
+            Some(directory) => directory.each(&mut tell),
+            None => {
+                self.directory = files.directory(CLASS);
+                self.directory_due = now + SLOW_PERIOD_NS;
+                match &self.directory {
+                    Some(directory) => directory.each(&mut tell),
+                    None => files.each(CLASS, &mut tell),
+                }
+            }
+        };
         if listed.is_ok() && same && at > 0 && at == self.listed.len() && self.no_device.is_none() {
             for device in &mut self.devices {
                 device.refresh_slow(files, now);
@@ -162,7 +183,9 @@ impl SysfsSource {
         let files = &*self.options.files;
         let mut entries = Vec::new();
         self.listed.clear();
-        match files.each("class/infiniband", &mut |entry| entries.push(entry.entry())) {
+        // What is kept may be gone from its path.
+        self.directory = None;
+        match files.each(CLASS, &mut |entry| entries.push(entry.entry())) {
             Ok(()) => self.listed.clone_from(&entries),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => entries.clear(),
             Err(error) => {

@@ -230,6 +230,30 @@ fn a_rename_removes_the_old_name_then_says_the_new_one_and_a_device_that_vanishe
 }
 
 #[test]
+fn devices_are_seen_to_go_and_to_come_also_when_their_directory_is_made_anew() {
+    let (_dir, root) = node(1);
+    let mut source = source_at(&root);
+    (0..3).for_each(|s| _ = poll(&mut source, s * SECOND));
+    // As when the kernel's module is unloaded and loaded again: the directory that is open is not the one at the path any more.
+    let class = root.join("class/infiniband");
+    std::fs::remove_dir_all(&class).unwrap();
+    let seen = poll(&mut source, 3 * SECOND);
+    assert_eq!((of_type(&seen, "device").len(), &device(&seen, "nic0")["removed"]), (1, &json!(true)));
+    assert!(of_type(&poll(&mut source, 4 * SECOND), "device").is_empty());
+    std::fs::remove_dir_all(root.join("devices/pci0000:00/0000:00:00.0")).unwrap();
+    std::fs::create_dir(&class).unwrap();
+    add_device(&root, "nic0", 0);
+    assert_eq!(device(&poll(&mut source, 5 * SECOND), "nic0")["removed"], Value::Null);
+    // A copied tree in which another directory was put there, while the old one is whole elsewhere.
+    poll(&mut source, 6 * SECOND);
+    std::fs::rename(&class, root.join("class/elsewhere")).unwrap();
+    std::fs::create_dir(&class).unwrap();
+    add_device(&root, "nic1", 1);
+    let seen = poll(&mut source, 16 * SECOND);
+    assert_eq!((&device(&seen, "nic0")["removed"], &device(&seen, "nic1")["removed"]), (&json!(true), &Value::Null));
+}
+
+#[test]
 fn a_directory_that_cannot_be_listed_for_once_removes_no_device() {
     let (_dir, root) = node(1);
     let files = Arc::new(FaultyFiles::new(RootedFiles::new(&root).unwrap()));
