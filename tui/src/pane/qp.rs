@@ -12,6 +12,7 @@ use ratatui::text::{Line, Span};
 
 use super::about::About;
 use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
+use super::watched::Watched;
 use super::{LOW, Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, watched, wrap};
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
@@ -176,12 +177,15 @@ fn about<'t>(scene: Scene<'t>, qp: &QpRecord) -> About<'t> {
     let detail = qp.detail.as_ref();
     let sure = match detail.filter(|_| qp.stats_t.is_some()) {
         None if qp.stats_t.is_some() => {
-            "posts counted; its sizes and latencies are not kept, for there are too many QPs"
+            "posts counted; its sizes and latencies are not kept, for there are too many QPs".to_owned()
         }
-        None => "",
+        None => String::new(),
         Some(detail) => watched::said(
-            detail.sampled_ns.is_some(),
-            detail.completions_sampled_ns.is_some() || detail.completions_missed,
+            Watched::new(true, detail.sampled_ns.is_some()),
+            Watched::new(
+                detail.completions.is_some(),
+                detail.completions_sampled_ns.is_some() || detail.completions_missed,
+            ),
         ),
     };
     let unseen = unseen(scene.world, qp);

@@ -278,7 +278,7 @@ impl Qps {
         };
         let beyond = if unseen.is_empty() { "their peers' side" } else { "" };
         let how = match watched::how(world.probes.as_deref()) {
-            "" => "listed",
+            how if how.is_empty() => "listed".to_owned(),
             how => how,
         };
         let sure = format!("{how} since {}", number::moment(world, world.watched_since(), false));
