@@ -29,7 +29,7 @@ use collector::sink::{Log, Sink};
 use collector::source::nldev::binding;
 
 use crate::args::{self, Collect, Global};
-use crate::commands::{end_of, simulator, start_recording};
+use crate::commands::{end_of, not_onto, simulator, start_recording};
 use crate::config::{Config, key};
 use crate::journal::{self, Level, inform, say};
 use crate::notify::Manager;
@@ -273,12 +273,13 @@ fn recording(config: &Config, asked: &Collect, header: &Header) -> anyhow::Resul
     let max_bytes = max_record_bytes(config, asked)?;
     let Some(path) = asked.record.clone().or_else(|| config.collect.record.clone()) else { return Ok(None) };
     let force = asked.record_force || config.collect.record_force;
+    not_onto(&path, asked.replay.iter().chain(&config.node.sysfs_root))?;
     let options = RecordingOptions { path: path.clone(), force, max_bytes };
     Ok(Some((path, start_recording(options, header, "--record-force")?)))
 }
 
 fn max_record_bytes(config: &Config, asked: &Collect) -> anyhow::Result<Option<u64>> {
-    or_key("record-max-size", asked.record_max_size, config.collect.record_max_size.as_deref(), args::bytes)
+    or_key("record-max-size", asked.record_max_size, config.collect.record_max_size.as_deref(), args::file_bytes)
 }
 
 /// The flag's value, or the key's.
@@ -312,7 +313,7 @@ fn ring_options(config: &Config, asked: &Collect) -> anyhow::Result<Option<RingO
     if most == Some(0) {
         bail!("incident-max: 1 or more");
     }
-    let size = |name, flag, text: &Option<String>| or_key(name, flag, text.as_deref(), args::bytes);
+    let size = |name, flag, text: &Option<String>| or_key(name, flag, text.as_deref(), args::file_bytes);
     let options = RingOptions {
         keep: minutes.map_or(default.keep, |minutes| Duration::from_secs(60 * u64::from(minutes))),
         max_bytes: size("ring-max-size", asked.ring_max_size, &file.ring_max_size)?.unwrap_or(default.max_bytes),
