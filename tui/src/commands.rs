@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::CommandFactory;
-use collector::command::table::plain;
+use collector::command::table::{counted, plain};
 use collector::command::{check, doctor, failovers, findings, ports, qps};
 use collector::engine::Engine;
 use collector::feed::{Feed, Mode, OwnCost, RecordingStatus};
@@ -271,8 +271,8 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
         bail!("{stopped}");
     }
     journal::tell(format_args!(
-        "rdmascope: {} observations, {} bytes before compression in {}",
-        status.observations,
+        "rdmascope: {}, {} bytes before compression in {}",
+        counted(status.observations, "observation"),
         status.bytes,
         record.file.display()
     ));
@@ -351,8 +351,8 @@ impl Sink for Progress {
         let stopped = status.stopped.as_deref().unwrap_or("");
         let _ = write!(
             std::io::stderr(),
-            "\r\x1b[K{} observations, {} KiB, {rate:.0} KiB/s {stopped}",
-            status.observations,
+            "\r\x1b[K{}, {} KiB, {rate:.0} KiB/s {stopped}",
+            counted(status.observations, "observation"),
             status.bytes / 1024
         );
     }
@@ -453,11 +453,11 @@ fn import(asked: &Import) -> anyhow::Result<ExitCode> {
         bail!("{stopped}");
     }
     let (trees, files) = (import.trees(), report.files.len() - import.trees());
-    let counted = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}{}", if n == 1 { "" } else { "s" }));
-    let from: Vec<String> = [counted(trees, "tree"), counted(files, "file")].into_iter().flatten().collect();
+    let some = |n: usize, one: &str| (n > 0).then(|| counted(u64::try_from(n).unwrap_or(u64::MAX), one));
+    let from: Vec<String> = [some(trees, "tree"), some(files, "file")].into_iter().flatten().collect();
     journal::tell(format_args!(
-        "rdmascope: {} observations from {} in {}",
-        status.observations,
+        "rdmascope: {} from {} in {}",
+        counted(status.observations, "observation"),
         from.join(" and "),
         asked.output.display()
     ));
