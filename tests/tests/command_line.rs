@@ -262,6 +262,14 @@ fn a_tree_that_is_none_is_said_and_one_of_garbage_costs_nothing() {
     let run = desk.run("ports --json --sysfs-root @garbage").json();
     assert_eq!((&run["ports"][0]["state"], &run["ports"][0]["rate_gbps"]), (&().into(), &().into()));
     assert_eq!(desk.run("check --for 0s --sysfs-root @garbage").code, Some(3), "no port could be read");
+    desk.write("tree/class/infiniband/dev0/ports/1/state", "0: NOP\n");
+    let run = desk.run("check --for 0s --json --sysfs-root @tree");
+    let reason = run.json()["reason"].to_string();
+    assert_eq!(run.code, Some(3));
+    assert!(
+        reason.contains("says a state that is known (dev0/1: state reads") && reason.contains("0: NOP"),
+        "{reason}"
+    );
 }
 
 #[test]
