@@ -111,7 +111,7 @@ impl Import {
             }
         }
         // What one file says of ports and hosts helps to read another.
-        for (_, text) in &texts {
+        for (_, text::Text { text, .. }) in &texts {
             for section in section::sections(text, "").0.iter().filter(|s| s.format == Format::RdmaLink) {
                 for port in rdma_link::ports(section) {
                     import.machine.see_port(&port);
@@ -119,7 +119,7 @@ impl Import {
             }
         }
         // Logs of the machine tell its name; a job's log may be of many.
-        texts.sort_by_key(|(_, text)| text.contains(" NCCL "));
+        texts.sort_by_key(|(_, text)| text.text.contains(" NCCL "));
         let mut tie = None;
         for (file, text) in &texts {
             tie = import.text(&file.path, file.moment, text).or(tie);
@@ -129,7 +129,8 @@ impl Import {
     }
 
     /// Reads one text; gives back the tie of the clocks where it has one.
-    fn text(&mut self, path: &Path, given: Option<Moment>, text: &str) -> Option<i64> {
+    fn text(&mut self, path: &Path, given: Option<Moment>, text: &text::Text) -> Option<i64> {
+        let text::Text { text, note } = text;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let (sections, unclaimed) = section::sections(text, &name);
         if sections.is_empty() {
@@ -187,7 +188,7 @@ impl Import {
             observations,
             time: how.iter().copied().collect::<Vec<_>>().join(", "),
             unclaimed,
-            notes: harvest.notes,
+            notes: note.iter().cloned().chain(harvest.notes).collect(),
         });
         self.times.extend(how);
         self.found.extend(harvest.found);
@@ -375,7 +376,7 @@ struct TextRead {
 fn read_text(file: &str, text: &str) -> TextRead {
     let text = text::text(text.as_bytes()).unwrap_or_default();
     let mut import = Import::default();
-    for section in section::sections(&text, "").0.iter().filter(|s| s.format == Format::RdmaLink) {
+    for section in section::sections(&text.text, "").0.iter().filter(|s| s.format == Format::RdmaLink) {
         for port in rdma_link::ports(section) {
             import.machine.see_port(&port);
         }

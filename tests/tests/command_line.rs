@@ -84,6 +84,14 @@ fn a_wrong_command_line_is_one_line_that_says_what_is_wrong_and_exit_code_2() {
         ("record", &["<FILE>"]),
         ("record @x --for", &["--for"]),
         ("record @x --max-size 10X", &["--max-size", "K, M and G"]),
+        ("record @x --max-size 1", &["--max-size", "1M"]),
+        ("collect --record @x --record-max-size 512K", &["--record-max-size", "1M"]),
+        ("collect --ring @x --ring-max-size 1", &["--ring-max-size", "1M"]),
+        ("record - --for 0s", &["- is no file name", "/dev/stdout"]),
+        ("demo --scenario nope", &["\"nope\"", "there are: "]),
+        ("replay @none", &["none: No such file"]),
+        ("ports --recording @x --for 1s", &["--for", "--recording"]),
+        ("ports --recording @x --sysfs-root @tree", &["--sysfs-root", "--recording"]),
         ("replay @x --speed 0", &["--speed", "slowest speed"]),
         ("completions cobol", &["'cobol'", "bash", "zsh", "fish"]),
         ("import", &["<PATH>"]),
@@ -254,6 +262,14 @@ fn a_tree_that_is_none_is_said_and_one_of_garbage_costs_nothing() {
     let run = desk.run("ports --json --sysfs-root @garbage").json();
     assert_eq!((&run["ports"][0]["state"], &run["ports"][0]["rate_gbps"]), (&().into(), &().into()));
     assert_eq!(desk.run("check --for 0s --sysfs-root @garbage").code, Some(3), "no port could be read");
+    desk.write("tree/class/infiniband/dev0/ports/1/state", "0: NOP\n");
+    let run = desk.run("check --for 0s --json --sysfs-root @tree");
+    let reason = run.json()["reason"].to_string();
+    assert_eq!(run.code, Some(3));
+    assert!(
+        reason.contains("says a state that is known (dev0/1: state reads") && reason.contains("0: NOP"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -271,6 +287,45 @@ fn import_says_what_it_does_not_recognise() {
     desk.run("import @tree -o @nowhere/out").says(2, &["cannot write", "No such file"]);
     let case = Case::unpack("19");
     Run::of([Path::new("import"), &case.path(), Path::new("-o"), &desk.at("o")]).says(2, &["TIMES"]);
+}
+
+#[test]
+fn nothing_is_written_onto_what_is_read() {
+    let desk = Desk::new();
+    let inside = desk.write("tree/o.jsonl", "precious");
+    let log = desk.write("dmesg.txt", "[    1.000000] mlx5_core 0000:3b:00.0: firmware version: 1\n");
+    std::fs::hard_link(&log, desk.at("linked")).expect("a link can be made");
+    std::os::unix::fs::symlink(&inside, desk.at("far")).expect("a link can be made");
+    for line in [
+        "import @tree @dmesg.txt -o @dmesg.txt --force",
+        "import @tree @dmesg.txt -o @linked --force",
+        "import @tree -o @tree/o.jsonl --force",
+        "import @tree -o @far --force",
+        "record @tree/o.jsonl --force --for 0s --sysfs-root @tree",
+    ] {
+        desk.run(line).says(2, &["which is read"]);
+    }
+    desk.run("import @tree -o @r.jsonl");
+    let before = std::fs::read(desk.at("r.jsonl")).expect("it is there");
+    desk.run("collect --socket off --replay @r.jsonl --speed max --record @r.jsonl --record-force")
+        .says(2, &["r.jsonl", "which is read"]);
+    assert_eq!(std::fs::read(desk.at("r.jsonl")).expect("it is there"), before);
+    assert_eq!(std::fs::read(&inside).expect("it is there"), b"precious");
+}
+
+#[test]
+fn a_table_takes_two_readings_in_the_time_of_an_interval_and_says_when_it_cannot() {
+    let desk = Desk::new();
+    let rates = |run: &Run| {
+        let counters = run.json()["ports"][0]["counters"].as_array().cloned().unwrap_or_default();
+        counters.iter().filter(|counter| counter["rate"].is_number()).count()
+    };
+    let run = desk.run("ports --json --for 1s --sysfs-root @tree");
+    assert_eq!((run.code, run.stderr.as_str(), rates(&run)), (Some(0), "", 2));
+    let run = desk.run("ports --json --for 300ms --sysfs-root @tree");
+    run.says(0, &["one reading", "interval of 1s"]);
+    assert_eq!(rates(&run), 0);
+    desk.run("record /dev/null --for 300ms --sysfs-root @tree").says(0, &["observations"]);
 }
 
 #[test]
@@ -383,29 +438,20 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         let run = Run::from(child.wait_with_output().expect("it ends"));
         assert_eq!((n, run.code, run.stderr.as_str()), (1, Some(0), ""), "{line}");
     }
-    // Nobody reads at all.
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let run = Run::from(
-        desk.command("ports --recording @r.jsonl")
-            .stdout(writer)
-            .stderr(Stdio::piped())
-            .spawn()
-            .and_then(Child::wait_with_output)
-            .expect("it runs"),
-    );
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
-    // A full disk under the output is one.
-    let full = std::fs::File::create("/dev/full").expect("there is /dev/full");
-    let run = Run::from(
-        desk.command("ports --recording @r.jsonl")
-            .stdout(full)
-            .stderr(Stdio::piped())
-            .spawn()
-            .and_then(Child::wait_with_output)
-            .expect("it runs"),
-    );
-    run.says(2, &["cannot write to standard output"]);
+    let into = |line: &str, output: Stdio| {
+        let child = desk.command(line).stdout(output).stderr(Stdio::piped()).spawn();
+        Run::from(child.and_then(Child::wait_with_output).expect("it runs"))
+    };
+    for line in ["ports --recording @r.jsonl", "--help", "--version"] {
+        // Nobody reads at all.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let run = into(line, writer.into());
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{line}");
+        // A full disk under the output is one.
+        let full = std::fs::File::create("/dev/full").expect("there is /dev/full");
+        into(line, full.into()).says(2, &["cannot write to standard output"]);
+    }
 }
 
 #[test]

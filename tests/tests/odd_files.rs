@@ -83,7 +83,7 @@ const TARGETS: &[Target] = &[
     Target { device: "mlx4_0", port: 1, file: "counters/symbol_error", own: COUNTER, node: &[] },
     Target { device: "mlx4_0", port: 2, file: "counters/link_downed", own: COUNTER, node: &[] },
     Target { device: "mlx5_0", port: 1, file: "hw_counters/duplicate_request", own: COUNTER, node: &[] },
-    Target { device: "mlx5_0", port: 1, file: "hw_counters/lifespan", own: &["lifespan_s"], node: &[] },
+    Target { device: "mlx5_0", port: 1, file: "hw_counters/lifespan", own: &["lifespan_s", "notes"], node: &[] },
     Target { device: "mlx4_0", port: 2, file: "rate", own: &["rate_gbps", "lanes"], node: &["capacity_gbps"] },
     Target { device: "mlx5_0", port: 1, file: "rate", own: &["rate_gbps", "lanes"], node: &["capacity_gbps"] },
     Target { device: "hfi1_0", port: 1, file: "link_layer", own: &["link_layer"], node: &[] },

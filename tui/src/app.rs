@@ -475,7 +475,8 @@ fn ended(before: &Status, now: &Status) -> Option<String> {
     (!going_on).then(|| {
         let observations = number::grouped(recording.observations);
         let why = recording.stopped.as_ref().map_or(String::new(), |why| format!("; {why}"));
-        format!("recorded to {}: {observations} observations{why}", recording.path.display())
+        let plural = if recording.observations == 1 { "" } else { "s" };
+        format!("recorded to {}: {observations} observation{plural}{why}", recording.path.display())
     })
 }
 

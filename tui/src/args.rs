@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use collector::source::nldev::binding::BindBy;
 use collector::source::packets::Watch;
 
@@ -20,6 +22,70 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+/// What is looked at in the place of this node: the command, and the arguments that say so; none where the command never
+/// looks at it.
+const INSTEAD: [(&str, &[&str]); 10] = [
+    ("demo", &[]),
+    ("replay", &[]),
+    ("import", &[]),
+    ("collect", &["replay", "scenario"]),
+    ("check", &["recording"]),
+    ("ports", &["recording"]),
+    ("qps", &["recording"]),
+    ("findings", &["recording"]),
+    ("failovers", &["recording"]),
+    ("whatif", &[]),
+];
+/// What says how this node is looked at.
+const LOOKING: [&str; 12] = [
+    "device",
+    "exclude",
+    "sysfs_root",
+    "interval",
+    "no_ebpf",
+    "probe_budget",
+    "max_qps",
+    "packets",
+    "packet_budget",
+    "loopback",
+    "allow_changes",
+    "bind_by",
+];
+
+impl Cli {
+    /// Reads the command line. A flag that would do nothing there is refused; a variable, which may be set for all commands,
+    /// is not.
+    pub(crate) fn of_args<I, T>(args: I) -> Result<Self, clap::Error>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<std::ffi::OsString> + Clone,
+    {
+        let matches = Self::command().try_get_matches_from(args)?;
+        if let Some((name, of)) = matches.subcommand() {
+            let given =
+                |id: &&str| of.try_contains_id(id).is_ok() && of.value_source(id) == Some(ValueSource::CommandLine);
+            let instead = INSTEAD.iter().find(|(command, _)| *command == name).and_then(|(_, ids)| match ids {
+                [] => Some(name.to_owned()),
+                ids => ids.iter().find(|id| given(id)).map(|id| flag(id)),
+            });
+            // Only what judges a recording at its end has no time of its own.
+            let ended = instead.as_deref() == Some("--recording");
+            if let Some(instead) = instead
+                && let Some(of_node) = LOOKING.into_iter().chain(ended.then_some("time")).find(|id| given(id))
+            {
+                let of_node = if of_node == "time" { "--for".to_owned() } else { flag(of_node) };
+                let text = format!("{of_node} is about watching this node, which {instead} does not\n");
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text));
+            }
+        }
+        Self::from_arg_matches(&matches)
+    }
+}
+
+fn flag(id: &str) -> String {
+    format!("--{}", id.replace('_', "-"))
 }
 
 /// Flags of every command.
@@ -203,8 +269,8 @@ pub(crate) struct Record {
     /// Stop after this time [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
-    /// Begin a new file after so many bytes before compression (K, M, G allowed)
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Begin a new file after so many bytes before compression, 1M or more (K, M, G allowed)
+    #[arg(long, value_name = "BYTES", value_parser = file_bytes)]
     pub(crate) max_size: Option<u64>,
     /// Replace a file that exists
     #[arg(long)]
@@ -227,8 +293,8 @@ pub(crate) struct Collect {
     /// Write what is observed to this file; compressed when its name ends in .zst
     #[arg(long, env = "RDMASCOPE_RECORD", value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Begin a new file after so many bytes before compression (K, M, G allowed)
-    #[arg(long, env = "RDMASCOPE_RECORD_MAX_SIZE", value_name = "BYTES", value_parser = bytes)]
+    /// Begin a new file after so many bytes before compression, 1M or more (K, M, G allowed)
+    #[arg(long, env = "RDMASCOPE_RECORD_MAX_SIZE", value_name = "BYTES", value_parser = file_bytes)]
     pub(crate) record_max_size: Option<u64>,
     /// Replace a recording that exists
     #[arg(long, env = "RDMASCOPE_RECORD_FORCE", value_parser = switch())]
@@ -236,11 +302,11 @@ pub(crate) struct Collect {
     /// Keep the last minutes in this directory, and save them as an incident when a critical finding is raised
     #[arg(long, env = "RDMASCOPE_RING", value_name = "DIR")]
     pub(crate) ring: Option<PathBuf>,
-    /// Minutes that are kept [default: 10]
+    /// Minutes that are kept, 1 to 1440 [default: 10]
     #[arg(long, env = "RDMASCOPE_RING_MINUTES", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1440))]
     pub(crate) ring_minutes: Option<u32>,
-    /// What they may take on disk (K, M, G allowed) [default: 256M]
-    #[arg(long, env = "RDMASCOPE_RING_MAX_SIZE", value_name = "BYTES", value_parser = bytes)]
+    /// What they may take on disk, 1M or more (K, M, G allowed) [default: 256M]
+    #[arg(long, env = "RDMASCOPE_RING_MAX_SIZE", value_name = "BYTES", value_parser = file_bytes)]
     pub(crate) ring_max_size: Option<u64>,
     /// What follows a critical finding and is saved with it [default: 1m]
     #[arg(long, env = "RDMASCOPE_INCIDENT_AFTER", value_name = "TIME", value_parser = time)]
@@ -248,8 +314,8 @@ pub(crate) struct Collect {
     /// Incidents that are kept [default: 20]
     #[arg(long, env = "RDMASCOPE_INCIDENT_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) incident_max: Option<u32>,
-    /// What incidents may take on disk together (K, M, G allowed) [default: 1G]
-    #[arg(long, env = "RDMASCOPE_INCIDENT_MAX_SIZE", value_name = "BYTES", value_parser = bytes)]
+    /// What incidents may take on disk together, 1M or more (K, M, G allowed) [default: 1G]
+    #[arg(long, env = "RDMASCOPE_INCIDENT_MAX_SIZE", value_name = "BYTES", value_parser = file_bytes)]
     pub(crate) incident_max_size: Option<u64>,
     /// Make room for a new incident by removing the oldest; otherwise no more are saved
     #[arg(long, env = "RDMASCOPE_INCIDENT_REMOVE_OLDEST", value_parser = switch())]
@@ -272,9 +338,9 @@ pub(crate) struct Collect {
     /// Export the lifetimes of QPs and the phases of failovers as spans, too
     #[arg(long, env = "RDMASCOPE_OTLP_SPANS", value_parser = switch())]
     pub(crate) otlp_spans: bool,
-    /// What may wait while an endpoint takes nothing; what does not fit is dropped and counted (K, M, G allowed)
-    /// [default: 4M]
-    #[arg(long, env = "RDMASCOPE_OTLP_QUEUE", value_name = "BYTES", value_parser = bytes)]
+    /// What may wait while an endpoint takes nothing, 16K or more; what does not fit is dropped and counted (K, M, G
+    /// allowed) [default: 4M]
+    #[arg(long, env = "RDMASCOPE_OTLP_QUEUE", value_name = "BYTES", value_parser = queue_bytes)]
     pub(crate) otlp_queue: Option<u64>,
     /// Stop after this time [default: at SIGTERM or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
@@ -390,6 +456,20 @@ fn speed(text: &str) -> Result<f64, String> {
     if speed.is_finite() && speed >= slowest { Ok(speed) } else { Err(format!("the slowest speed is {slowest}")) }
 }
 
+/// A size of files: with less than 1 MiB a node with a few adapters fills one in a second.
+pub(crate) fn file_bytes(text: &str) -> Result<u64, String> {
+    least(bytes(text)?, 1 << 20, "1M")
+}
+
+/// A size of a queue that has room for one export.
+pub(crate) fn queue_bytes(text: &str) -> Result<u64, String> {
+    least(bytes(text)?, 16 << 10, "16K")
+}
+
+fn least(bytes: u64, least: u64, words: &str) -> Result<u64, String> {
+    if bytes < least { Err(format!("{bytes} bytes are too few; the least is {words}")) } else { Ok(bytes) }
+}
+
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no number of bytes (K, M and G are allowed)");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -415,6 +495,40 @@ mod tests {
     }
 
     #[test]
+    fn what_is_about_this_node_is_refused_beside_what_is_in_its_place() {
+        let of = |line: &str| Cli::of_args(line.split(' ')).map(drop).map_err(|error| error.to_string());
+        for (line, words) in [
+            ("x ports --recording a --for 1s", "--for is about watching this node, which --recording does not"),
+            ("x check --recording a --for 1s", "--for "),
+            ("x --sysfs-root b qps --recording a", "--sysfs-root "),
+            ("x findings --recording a --device b", "--device "),
+            ("x replay a --interval 1s", "which replay does not"),
+            ("x demo --no-ebpf", "--no-ebpf "),
+            ("x import a -o b --exclude c", "--exclude "),
+            ("x collect --replay a --packets auto", "which --replay does not"),
+            ("x collect --scenario a --loopback", "which --scenario does not"),
+        ] {
+            assert!(of(line).is_err_and(|error| error.contains(words)), "{line}");
+        }
+        for line in [
+            "x",
+            "x --interval 1s",
+            "x ports --for 1s --device a",
+            "x check --recording a",
+            "x demo --for 1s --json",
+            "x --ascii replay a --speed max",
+            "x collect --replay a --for 1s",
+            "x --config c ports --recording a",
+        ] {
+            assert_eq!(of(line), Ok(()), "{line}");
+        }
+        let known = Cli::command();
+        let mut ids: Vec<&str> = known.get_arguments().map(|argument| argument.get_id().as_str()).collect();
+        ids.retain(|id| !["config", "verbs_program", "log", "color", "ascii", "help", "version"].contains(id));
+        assert_eq!(ids, LOOKING, "each flag of all commands is about this node or not");
+    }
+
+    #[test]
     fn budgets_are_shares_of_a_core_or_off() {
         assert_eq!(budget("1%"), Ok(Budget::Share(0.01)));
         assert_eq!(budget("0"), Ok(Budget::Share(0.0)));
@@ -427,6 +541,9 @@ mod tests {
     #[test]
     fn sizes_and_speeds_outside_their_range_are_refused() {
         assert_eq!(bytes("10M"), Ok(10 << 20));
+        assert_eq!(file_bytes("1M"), Ok(1 << 20));
+        assert_eq!(file_bytes("1023K").unwrap_err(), "1047552 bytes are too few; the least is 1M");
+        assert!(file_bytes("1").is_err() && queue_bytes("15K").is_err() && queue_bytes("16K").is_ok());
         assert!(bytes("0").is_err() && bytes("10X").is_err() && bytes("99999999999G").is_err());
         assert_eq!(speed("max"), Ok(f64::INFINITY));
         assert!(speed("0").is_err() && speed("inf").is_err() && speed("fast").is_err());

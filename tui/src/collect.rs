@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use collector::clock;
+use collector::command::table::counted;
 use collector::feed::{Mode, OwnCost, RecordingStatus, ReloadStatus};
 use collector::finding::{Finding, FindingState};
 use collector::inventory::World;
@@ -29,7 +30,7 @@ use collector::sink::{Log, Sink};
 use collector::source::nldev::binding;
 
 use crate::args::{self, Collect, Global};
-use crate::commands::{end_of, simulator, start_recording};
+use crate::commands::{end_of, not_onto, simulator, start_recording};
 use crate::config::{Config, key};
 use crate::journal::{self, Level, inform, say};
 use crate::notify::Manager;
@@ -273,12 +274,13 @@ fn recording(config: &Config, asked: &Collect, header: &Header) -> anyhow::Resul
     let max_bytes = max_record_bytes(config, asked)?;
     let Some(path) = asked.record.clone().or_else(|| config.collect.record.clone()) else { return Ok(None) };
     let force = asked.record_force || config.collect.record_force;
+    not_onto(&path, asked.replay.iter().chain(&config.node.sysfs_root))?;
     let options = RecordingOptions { path: path.clone(), force, max_bytes };
     Ok(Some((path, start_recording(options, header, "--record-force")?)))
 }
 
 fn max_record_bytes(config: &Config, asked: &Collect) -> anyhow::Result<Option<u64>> {
-    or_key("record-max-size", asked.record_max_size, config.collect.record_max_size.as_deref(), args::bytes)
+    or_key("record-max-size", asked.record_max_size, config.collect.record_max_size.as_deref(), args::file_bytes)
 }
 
 /// The flag's value, or the key's.
@@ -312,7 +314,7 @@ fn ring_options(config: &Config, asked: &Collect) -> anyhow::Result<Option<RingO
     if most == Some(0) {
         bail!("incident-max: 1 or more");
     }
-    let size = |name, flag, text: &Option<String>| or_key(name, flag, text.as_deref(), args::bytes);
+    let size = |name, flag, text: &Option<String>| or_key(name, flag, text.as_deref(), args::file_bytes);
     let options = RingOptions {
         keep: minutes.map_or(default.keep, |minutes| Duration::from_secs(60 * u64::from(minutes))),
         max_bytes: size("ring-max-size", asked.ring_max_size, &file.ring_max_size)?.unwrap_or(default.max_bytes),
@@ -375,35 +377,47 @@ impl Sink for Notes {
 impl Account {
     /// The last line. A recording that stopped is the only failure at the end: everything else was said when it came.
     fn end(self) -> ExitCode {
-        let mut words = vec![format!("{} findings raised", self.raised.load(Ordering::Relaxed))];
+        let mut words = vec![format!("{} raised", counted(self.raised.load(Ordering::Relaxed), "finding"))];
         let hooks = (self.hooks)();
         if !hooks.is_empty() {
             let sum = |count: fn(&HookStatus) -> u64| hooks.iter().map(count).sum::<u64>();
-            words.push(format!("{} hooks started, {} failed", sum(|hook| hook.started), sum(|hook| hook.failed)));
+            words.push(format!(
+                "{} started, {} failed",
+                counted(sum(|hook| hook.started), "hook"),
+                sum(|hook| hook.failed)
+            ));
             let untold = sum(|hook| hook.dropped) + sum(|hook| hook.suppressed) + (self.hooks_lost)();
             if untold > 0 {
-                words.push(format!("{untold} findings not told to a hook"));
+                words.push(format!("{} not told to a hook", counted(untold, "finding")));
             }
         }
         if let Some(socket) = self.socket.map(|status| status()) {
-            words.push(format!("{} readers, {} dropped", socket.connected, socket.dropped));
+            words.push(format!("{}, {} dropped", counted(socket.connected, "reader"), socket.dropped));
             if socket.refused > 0 || socket.lost > 0 {
-                words.push(format!("{} readers refused, {} lines lost", socket.refused, socket.lost));
+                words.push(format!(
+                    "{} refused, {} lost",
+                    counted(socket.refused, "reader"),
+                    counted(socket.lost, "line")
+                ));
             }
         }
         if let Some(pages) = self.prometheus.map(|status| status()) {
-            words.push(format!("{} pages served to Prometheus", pages.served));
+            words.push(format!("{} served to Prometheus", counted(pages.served, "page")));
         }
         words.extend(self.otlp.map(|status| otlp::words(&status())));
         let recording =
             self.recording.map(|status| status.lock().map_or_else(|e| e.into_inner().clone(), |s| s.clone()));
         if let Some(status) = &recording {
-            words.push(format!("{} observations recorded", status.observations));
+            words.push(format!("{} recorded", counted(status.observations, "observation")));
         }
         if let Some(ring) = self.ring.map(|status| status()) {
-            words.push(format!("{} incidents saved", ring.incidents));
+            words.push(format!("{} saved", counted(ring.incidents, "incident")));
             if ring.not_saved > 0 || ring.lost > 0 {
-                words.push(format!("{} not saved, {} observations missing in the ring", ring.not_saved, ring.lost));
+                words.push(format!(
+                    "{} not saved, {} missing in the ring",
+                    ring.not_saved,
+                    counted(ring.lost, "observation")
+                ));
             }
         }
         inform(&format!("ended: {}", words.join("; ")));

@@ -1,6 +1,8 @@
 //! What each command does: it opens a producer, runs it, and prints or shows what comes out.
 
+use std::fs::Metadata;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::CommandFactory;
-use collector::command::table::plain;
+use collector::command::table::{counted, plain};
 use collector::command::{check, doctor, failovers, findings, ports, qps};
 use collector::engine::Engine;
 use collector::feed::{Feed, Mode, OwnCost, RecordingStatus};
@@ -178,6 +180,7 @@ fn demo(config: &Config, demo: &Demo) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !demo.json {
+        simulator(&demo.scenario, demo.seed)?;
         terminal_needed("demo --json")?;
         return show_demo(config, &demo.scenario, demo.seed, None);
     }
@@ -204,9 +207,9 @@ fn demo(config: &Config, demo: &Demo) -> anyhow::Result<ExitCode> {
 fn replay(config: &Config, replay: &Replay) -> anyhow::Result<ExitCode> {
     let name = replay.file.display();
     if !replay.json {
-        terminal_needed("replay --json")?;
         let player = Player::open(&replay.file, config.rules.clone(), replay.speed)
             .map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        terminal_needed("replay --json")?;
         return show(config, &player.feed(), || player.spawn());
     }
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
@@ -233,6 +236,7 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
     let node = Node::open(&config.node)?;
     let mut header = node.header.clone();
     header.note = node.no_device.as_ref().map(ToString::to_string);
+    not_onto(&record.file, &config.node.sysfs_root)?;
     let options = RecordingOptions { path: record.file.clone(), force: record.force, max_bytes: record.max_size };
     let recording = start_recording(options, &header, "--force")?;
     if let Some(why) = &node.no_device {
@@ -267,8 +271,8 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
         bail!("{stopped}");
     }
     journal::tell(format_args!(
-        "rdmascope: {} observations, {} bytes before compression in {}",
-        status.observations,
+        "rdmascope: {}, {} bytes before compression in {}",
+        counted(status.observations, "observation"),
         status.bytes,
         record.file.display()
     ));
@@ -277,10 +281,31 @@ fn record(config: &Config, record: &Record) -> anyhow::Result<ExitCode> {
 
 /// Begins a recording; where the file exists the error names the flag that replaces it.
 pub(crate) fn start_recording(options: RecordingOptions, header: &Header, force: &str) -> anyhow::Result<Recording> {
+    if options.path == Path::new("-") {
+        bail!("- is no file name; /dev/stdout writes to standard output, ./- to a file of that name");
+    }
     Recording::start(options, header.clone()).map_err(|error| match error {
         RecordingStartError::Exists(_) => anyhow::anyhow!("{error}; {force} replaces it"),
         RecordingStartError::Io(..) => error.into(),
     })
+}
+
+/// What is written is none of the files that are read: it would be emptied first.
+pub(crate) fn not_onto<P: AsRef<Path>>(output: &Path, inputs: impl IntoIterator<Item = P>) -> anyhow::Result<()> {
+    // What is not there, and what holds nothing, cannot be lost.
+    let Some(there) = output.metadata().ok().filter(Metadata::is_file) else { return Ok(()) };
+    let resolved = output.canonicalize().unwrap_or_else(|_| output.to_owned());
+    for input in inputs {
+        let input = input.as_ref();
+        let Ok(own) = input.metadata() else { continue };
+        let same = (own.dev(), own.ino()) == (there.dev(), there.ino());
+        let within = own.is_dir() && input.canonicalize().is_ok_and(|directory| resolved.starts_with(directory));
+        if same || within {
+            let what = if same { "is" } else { "lies in" };
+            bail!("{} {what} {}, which is read: write to another file", output.display(), input.display());
+        }
+    }
+    Ok(())
 }
 
 /// Says at once, where there is no progress line, that the recording has stopped; findings go on.
@@ -326,8 +351,8 @@ impl Sink for Progress {
         let stopped = status.stopped.as_deref().unwrap_or("");
         let _ = write!(
             std::io::stderr(),
-            "\r\x1b[K{} observations, {} KiB, {rate:.0} KiB/s {stopped}",
-            status.observations,
+            "\r\x1b[K{}, {} KiB, {rate:.0} KiB/s {stopped}",
+            counted(status.observations, "observation"),
             status.bytes / 1024
         );
     }
@@ -353,6 +378,14 @@ fn doctor(config: &Config, as_json: bool, verbose: bool) -> anyhow::Result<ExitC
 }
 
 fn print_table(config: &Config, table: &Table, report: impl Fn(&World, bool) -> String) -> anyhow::Result<ExitCode> {
+    let interval = Duration::from_nanos(config.node.interval_ns);
+    if let Some(time) = table.time.filter(|time| !time.is_zero() && *time < interval) {
+        journal::tell(format_args!(
+            "rdmascope: --for {} is shorter than the interval of {}: one reading, and no rates",
+            humantime::format_duration(time),
+            humantime::format_duration(interval)
+        ));
+    }
     let (engine, _) = judged(config, table.recording.as_deref(), table.time)?;
     print(&report(engine.world(), table.json))?;
     Ok(ExitCode::SUCCESS)
@@ -376,6 +409,9 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
         Some(time) => {
             let remote = Remote::default();
             let _signals = obey::signals(remote.clone(), Role::Command)?;
+            // The reading that is due at the end is one of them: it comes a little later than the first one and its time.
+            let interval = Duration::from_nanos(config.node.interval_ns);
+            let time = if time < interval { time } else { time + interval / 10 };
             live = live.obeying(remote).until(Some(end_of(time)));
             live.run_on();
         }
@@ -399,6 +435,8 @@ fn import(asked: &Import) -> anyhow::Result<ExitCode> {
         };
         bail!("nothing to import: {}{more}", not().take(FEW).collect::<Vec<_>>().join("; "));
     }
+    let within = report.files.iter().map(|file| &file.path).chain(report.not_recognised.iter().map(|not| &not.path));
+    not_onto(&asked.output, asked.paths.iter().chain(within))?;
     let options = RecordingOptions { path: asked.output.clone(), force: asked.force, max_bytes: None };
     let header = import.header();
     let mut recording = start_recording(options, &header, "--force")?;
@@ -415,11 +453,11 @@ fn import(asked: &Import) -> anyhow::Result<ExitCode> {
         bail!("{stopped}");
     }
     let (trees, files) = (import.trees(), report.files.len() - import.trees());
-    let counted = |n: usize, what: &str| (n > 0).then(|| format!("{n} {what}{}", if n == 1 { "" } else { "s" }));
-    let from: Vec<String> = [counted(trees, "tree"), counted(files, "file")].into_iter().flatten().collect();
+    let some = |n: usize, one: &str| (n > 0).then(|| counted(u64::try_from(n).unwrap_or(u64::MAX), one));
+    let from: Vec<String> = [some(trees, "tree"), some(files, "file")].into_iter().flatten().collect();
     journal::tell(format_args!(
-        "rdmascope: {} observations from {} in {}",
-        status.observations,
+        "rdmascope: {} from {} in {}",
+        counted(status.observations, "observation"),
         from.join(" and "),
         asked.output.display()
     ));
@@ -468,7 +506,7 @@ fn printed(text: &str) -> anyhow::Result<ExitCode> {
 }
 
 /// A reader that has seen enough (`| head`) is no error.
-fn quiet_pipe(result: std::io::Result<()>) -> anyhow::Result<()> {
+pub(crate) fn quiet_pipe(result: std::io::Result<()>) -> anyhow::Result<()> {
     match result {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to standard output"),

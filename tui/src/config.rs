@@ -72,9 +72,18 @@ pub(crate) fn resolve(global: &Global) -> anyhow::Result<Config> {
 /// `line 7: ` where an error names a key that stands in that line.
 fn line_of(text: &str, error: &str) -> String {
     let key = error.split(':').next().unwrap_or(error);
-    let key = key.rsplit('.').next().unwrap_or(key);
-    let says = |line: &str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
-    text.lines().position(says).map_or_else(String::new, |at| format!("line {}: ", at + 1))
+    let mut table = "";
+    for (at, line) in text.lines().map(str::trim).enumerate() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            table = name.trim();
+        }
+        // Errors about keys of `[collect]` and the like do not name the table.
+        let own = key.strip_prefix(table).and_then(|rest| rest.strip_prefix('.')).unwrap_or(key);
+        if line.strip_prefix(own).is_some_and(|rest| rest.trim_start().starts_with('=')) {
+            return format!("line {}: ", at + 1);
+        }
+    }
+    String::new()
 }
 
 fn resolved(global: &Global, file: File, table: toml::Table) -> anyhow::Result<Config> {
@@ -105,9 +114,7 @@ fn resolved(global: &Global, file: File, table: toml::Table) -> anyhow::Result<C
         (None, Some(text)) => key("bind-by", text.parse())?,
         (None, None) => BindBy::default(),
     };
-    if !(0.1..=3600.0).contains(&file.rule.window_s) {
-        bail!("rule.window_s: {} s is none of 0.1 s to an hour", file.rule.window_s);
-    }
+    file.rule.check().map_err(|what| anyhow!(what))?;
     if file.packet_budget == Some(0) {
         bail!("packet-budget: at least 1 packet a second");
     }
@@ -283,7 +290,10 @@ mod tests {
         };
         assert!(said("# x\ninterval = \"5x\"\n").starts_with("line 2: interval: "));
         assert!(said("device = []\n\nprobe-budget = \"5x\"\n").starts_with("line 3: probe-budget: "));
-        assert!(said("[rule]\nwindow_s = 0.0\n").starts_with("line 2: rule.window_s: 0 s"));
+        assert!(said("[rule]\nwindow_s = 0.0\n").starts_with("line 2: rule.window_s: 0 is not within 0.1 to 3600"));
+        let text = "[rule.phy_crc]\nof = 4\n[rule.phy_post_fec]\nof = 0\n";
+        assert!(said(text).starts_with("line 4: rule.phy_post_fec.of: 0 is not within 1 to 60"));
+        assert!(said("rule.phy_crc.of = 0\n").starts_with("line 1: rule.phy_crc.of: 0"));
         assert!(said("packet-budget = 0\n").starts_with("line 1: packet-budget: "));
     }
 }

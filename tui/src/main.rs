@@ -13,15 +13,16 @@ mod reload;
 mod scrape;
 mod whatif;
 
+use std::io::Write;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
 use collector::command::table::plain;
 
 fn main() -> ExitCode {
     // A closed pipe (`rdmascope ports | head`) ends the program quietly, as it does other tools.
-    let cli = match args::Cli::try_parse() {
+    let cli = match args::Cli::of_args(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -44,9 +45,12 @@ fn failure(check: bool) -> ExitCode {
 /// Help and version are answers; anything else is one line on standard error and a failure.
 fn usage(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return match error.print() {
+        return match commands::quiet_pipe(error.print().and_then(|()| std::io::stdout().flush())) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::from(2),
+            Err(error) => {
+                journal::fail(&format!("{error:#}"));
+                ExitCode::from(2)
+            }
         };
     }
     let text = error.render().to_string();

@@ -33,7 +33,7 @@ pub(crate) fn start(
 pub(crate) fn queue_bytes(config: &Config, asked: &Collect) -> anyhow::Result<Option<u64>> {
     match (asked.otlp_queue, &config.collect.otlp_queue) {
         (Some(bytes), _) => Ok(Some(bytes)),
-        (None, Some(text)) => key("otlp-queue", args::bytes(text)).map(Some),
+        (None, Some(text)) => key("otlp-queue", args::queue_bytes(text)).map(Some),
         (None, None) => Ok(None),
     }
 }

@@ -100,7 +100,7 @@ pub(crate) const SAMPLE: &str = r#"[collect]
 # Write what is observed to this file; compressed when its name ends in .zst.
 # record = "/var/lib/rdmascope/node.jsonl.zst"
 
-# Begin a new file after so many bytes before compression.
+# Begin a new file after so many bytes before compression, 1M or more.
 # record-max-size = "1G"
 
 # Replace a recording that exists.
@@ -112,13 +112,13 @@ record-force = false
 # Minutes that are kept, 1 to 1440.
 ring-minutes = 10
 
-# What they may take on disk.
+# What they may take on disk, 1M or more.
 ring-max-size = "256M"
 
 # What follows a critical finding and is saved with it.
 incident-after = "1m"
 
-# Incidents that are kept, and what they may take on disk together.
+# Incidents that are kept, and what they may take on disk together, 1M or more.
 incident-max = 20
 incident-max-size = "1G"
 
@@ -144,7 +144,7 @@ otlp = false
 # Export the lifetimes of QPs and the phases of failovers as spans, too.
 otlp-spans = false
 
-# What may wait while an endpoint takes nothing; what does not fit is dropped and counted.
+# What may wait while an endpoint takes nothing, 16K or more; what does not fit is dropped and counted.
 # otlp-queue = "4M"
 
 # A program that collect starts when a finding changes; there may be several. None is started unless it is named here.

@@ -311,7 +311,7 @@ fn gid_index(context: &Context, port: u8, attributes: Port, nth: usize) -> Resul
         return Ok((attributes.lid == 0).then_some(0));
     }
     let files = RootedFiles::new("/sys").map_err(|error| Error::Call { what: "/sys cannot be opened", error })?;
-    let gids = read(&files, &format!("class/infiniband/{}/ports/{port}", context.name()))
+    let (gids, _) = read(&files, &format!("class/infiniband/{}/ports/{port}", context.name()), &[])
         .map_err(|error| Error::Call { what: "the port's GIDs cannot be read", error })?;
     let ordered = gid::by_preference(&gids);
     let chosen = ordered.get(nth % ordered.len().max(1)).ok_or(Error::NoGid)?;

@@ -10,7 +10,7 @@ use crate::incident;
 use crate::inventory::{DeviceId, DeviceRecord, Role, World};
 use crate::observation::PortState;
 use crate::rule::{self, View};
-use crate::source::sysfs::UNLISTED;
+use crate::source::sysfs::{STATE_READS, UNLISTED};
 
 /// The verdict on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -125,13 +125,22 @@ pub fn report<'w>(view: &View<'w>) -> CheckReport<'w> {
     };
     let not_judged = rule::all().iter().filter_map(|rule| NotJudged::of(*rule, view)).collect();
     let mut notes = ports.notes;
-    let partly = format!("{unreadable} of {} RDMA devices could not be read", world.present().count());
+    // A state that was read and is none is not one that could not be read.
+    let odd = world.present_ports().filter(|(_, port)| port.state == PortState::Unknown).find_map(|(_, port)| {
+        let note = port.notes.iter().find(|note| note.starts_with(STATE_READS))?;
+        Some(format!("{}/{}: {note}", world.device(port.key.device).name, port.key.port))
+    });
+    let why = odd.as_ref().map_or_else(String::new, |odd| format!(", or say no state of a port that is known ({odd})"));
+    let partly = format!("{unreadable} of {} RDMA devices could not be read{why}", world.present().count());
     let reason = (!readable).then(|| match notes::why_no_port(world) {
         Some(reason) => {
             notes.retain(|note| *note != reason);
             reason
         }
-        None => "no RDMA port could be read".to_owned(),
+        None => odd.map_or_else(
+            || "no RDMA port could be read".to_owned(),
+            |odd| format!("no RDMA port says a state that is known ({odd})"),
+        ),
     });
     let reason = reason.or_else(|| unlisted.map(|why| format!("the RDMA devices could not all be listed: {why}")));
     let reason = reason.or_else(|| (unreadable > 0).then_some(partly));

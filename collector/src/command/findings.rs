@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::notes::why_no_port;
-use super::table::{Align, Table};
+use super::table::{Align, Table, age};
 use crate::finding::{Finding, FindingState};
 use crate::incident::{self, Place};
 use crate::inventory::World;
@@ -47,7 +47,7 @@ pub fn text(world: &World, findings: &[&Finding]) -> String {
         let cleared = finding.state == FindingState::Cleared;
         table.row(vec![
             if cleared { format!("({})", finding.severity.name()) } else { finding.severity.name().to_owned() },
-            format!("{}:{:02}", age_s / 60, age_s % 60),
+            age(age_s),
             finding.subject.to_string(),
             rule,
             finding.grade.name().to_owned(),

@@ -50,8 +50,9 @@ fn unreadable(world: &World) -> Option<String> {
 pub fn of_node(world: &World) -> Vec<String> {
     let mut notes: Vec<String> = no_device(world).into_iter().chain(unreadable(world)).collect();
     for (_, device) in world.present() {
-        if let Some((_, counters)) = device.reset {
-            notes.push(format!("counters of {} reset (all {counters} nonzero counters fell together)", device.name));
+        if let Some((_, fell)) = device.reset {
+            let all = if fell.counters == fell.of { "all ".to_owned() } else { format!("{} of ", fell.counters) };
+            notes.push(format!("counters of {} reset ({all}{} nonzero counters fell together)", device.name, fell.of));
         }
     }
     let with_role =

@@ -240,7 +240,9 @@ fn one(world: &World, device: &DeviceRecord, port: &PortRecord) -> Port {
         tx_gbps: now.tx_gbps,
         rx_gbps: now.rx_gbps,
         utilisation: port.utilisation(),
-        reset: device.reset.map(|(t, counters)| Reset { at_s: t.saturating_sub(world.started) as f64 / 1e9, counters }),
+        reset: device
+            .reset
+            .map(|(t, fell)| Reset { at_s: t.saturating_sub(world.started) as f64 / 1e9, counters: fell.counters }),
         lifespan_s: port.lifespan_ms.map(|ms| f64::from(ms) / 1e3),
         counters: all_counters(device, port),
         findings: findings_about(world, id, port),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::table::{Align, Table, line, or_dash};
+use super::table::{Align, Table, counted, line, or_dash};
 use crate::inventory::{QpRecord, UnseenProcess, World};
 use crate::observation::{Histogram, QpState, Seeing};
 
@@ -157,7 +157,7 @@ pub fn coverage(world: &World) -> Coverage {
         blind.push(format!("{} QPs lost their history to make room", world.qps.details_dropped));
     }
     for (source, n) in &world.lost {
-        blind.push(format!("{n} observations of {source} lost"));
+        blind.push(format!("{} of {source} lost", counted(*n, "observation")));
     }
     Coverage {
         qps_seen: seen.qps_traced,

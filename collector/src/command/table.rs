@@ -4,6 +4,22 @@ use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthStr;
 
+/// How long something has lasted: `0:38`, `2:05:11`, `3d 04h`.
+#[must_use]
+pub fn age(s: u64) -> String {
+    match s {
+        0..3_600 => format!("{}:{:02}", s / 60, s % 60),
+        3_600..86_400 => format!("{}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60),
+        _ => format!("{}d {:02}h", s / 86_400, s / 3_600 % 24),
+    }
+}
+
+/// `1 observation`, `3 observations`.
+#[must_use]
+pub fn counted(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
+
 /// Which side of a column the text stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -94,6 +110,13 @@ pub fn or_dash<T: std::fmt::Display>(value: Option<T>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ages_have_hours_and_days() {
+        let of = [38, 3_599, 7_511, 86_399, 86_437_398].map(age);
+        assert_eq!(of, ["0:38", "59:59", "2:05:11", "23:59:59", "1000d 10h"]);
+        assert_eq!((counted(1, "reader"), counted(0, "reader")), ("1 reader".to_owned(), "0 readers".to_owned()));
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() {

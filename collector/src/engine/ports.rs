@@ -8,6 +8,7 @@ use crate::inventory::{
 };
 use crate::observation::{self, CounterSource, Nanos, PortState};
 use crate::rule::Trigger;
+use crate::timeline::arithmetic::Fell;
 
 impl Engine {
     pub(super) fn port_index(&mut self, t: Nanos, device: DeviceId, port: u32, state: PortState) -> usize {
@@ -91,7 +92,7 @@ impl Engine {
             let port = Arc::make_mut(&mut self.world.ports[index]);
             port.slice(at);
             if let Some(fell) = taken.fell {
-                port.events.push(t, PortEvent::Reset(fell));
+                port.events.push(t, PortEvent::Reset(fell.counters));
             }
         }
         if let Some(fell) = taken.fell {
@@ -99,7 +100,9 @@ impl Engine {
             let window_ns = self.window_ns;
             let device = self.device_mut(id);
             device.reset = match device.reset {
-                Some((at, before)) if t.saturating_sub(at) < window_ns => Some((at, before + fell)),
+                Some((at, before)) if t.saturating_sub(at) < window_ns => {
+                    Some((at, Fell { counters: before.counters + fell.counters, of: before.of + fell.of }))
+                }
                 _ => Some((t, fell)),
             };
         }

@@ -528,3 +528,23 @@ fn devices_that_could_not_all_be_listed_are_not_called_well() {
     assert_eq!(verdict, crate::command::check::Verdict::Warning);
     assert_eq!(reason.as_deref(), Some("the RDMA devices could not all be listed: EMFILE"));
 }
+
+#[test]
+fn a_reset_is_told_with_how_many_counters_fell_of_how_many() {
+    let told = |busy: &str| {
+        let counters = |t: u64, rest: &str| {
+            format!(r#"{{"t":{t},"type":"counters","device":"d","port":1,"source":"counters","values":{{{rest}}}}}"#)
+        };
+        let before = r#""port_rcv_data":900,"port_xmit_data":800,"symbol_error":5,"link_downed":4"#;
+        let now = r#""port_rcv_data":9,"port_xmit_data":8,"symbol_error":0,"link_downed":0"#;
+        let engine = after(&[
+            PORT,
+            &counters(2_000_000_000, &format!("{before},\"port_rcv_packets\":10")),
+            &counters(3_000_000_000, &format!("{now},\"port_rcv_packets\":{busy}")),
+        ]);
+        let notes = crate::command::notes::of_node(engine.world());
+        notes.into_iter().find(|note| note.contains("reset")).expect("told")
+    };
+    assert_eq!(told("3"), "counters of d reset (all 5 nonzero counters fell together)");
+    assert_eq!(told("20"), "counters of d reset (4 of 5 nonzero counters fell together)");
+}

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use super::moment::Clock;
 use super::sink::Sink;
+use crate::command::table::counted;
 use crate::observation::{Aer, AerSeverity, Body};
 use crate::source::probes::names;
 
@@ -200,9 +201,11 @@ impl AerLog {
             let several =
                 if self.several > 0 { format!(", {} of them of several errors", self.several) } else { String::new() };
             sink.note(format!(
-                "{} AER announcements{several}, {} of them without a record, and {} records: an announcement alone says \
-                 nothing of what happened and is not counted",
-                self.announced, self.bare, self.records
+                "{}{several}, {} of them without a record, and {}: an announcement alone says nothing of what happened and \
+                 is not counted",
+                counted(self.announced, "AER announcement"),
+                self.bare,
+                counted(self.records, "record")
             ));
         }
     }

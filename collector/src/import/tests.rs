@@ -277,7 +277,7 @@ proptest! {
     ) {
         let text: String = pieces.iter().flat_map(|(piece, rest)| [*piece, rest.as_str()]).collect();
         let mut import = Import::default();
-        let tie = import.text(Path::new(&file), None, &text);
+        let tie = import.text(Path::new(&file), None, &text::Text { text, note: None });
         import.lay(tie);
         // What was read can be written and judged.
         let mut engine = crate::engine::Engine::new(import.header(), crate::rule::Settings::default());
@@ -293,7 +293,7 @@ proptest! {
     #[test]
     fn no_bytes_make_the_reader_of_text_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         if let Ok(text) = text::text(&bytes) {
-            let _ = read_text("x", &text);
+            let _ = read_text("x", &text.text);
         }
     }
 }

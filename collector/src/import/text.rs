@@ -12,8 +12,15 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Bytes that are looked at to tell text from anything else.
 const PROBE: usize = 8192;
 
+/// A text, and what was left out of it.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) note: Option<String>,
+}
+
 /// The text of a file, decompressed where it is zstd or gzip; the error says why it is none.
-pub(super) fn read(path: &Path) -> Result<String, String> {
+pub(super) fn read(path: &Path) -> Result<Text, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let size = file.metadata().map_err(|error| error.to_string())?.len();
     if size > MAX_BYTES {
@@ -42,7 +49,7 @@ fn all(mut input: impl Read) -> Result<Vec<u8>, String> {
 }
 
 /// The bytes as clean text.
-pub(super) fn text(bytes: &[u8]) -> Result<String, String> {
+pub(super) fn text(bytes: &[u8]) -> Result<Text, String> {
     if bytes.is_empty() {
         return Err("empty: whoever was asked gave no answer".to_owned());
     }
@@ -52,11 +59,67 @@ pub(super) fn text(bytes: &[u8]) -> Result<String, String> {
     if bytes.get(257..262) == Some(b"ustar") {
         return Err("a tar archive: unpack it first".to_owned());
     }
-    if bytes.iter().take(PROBE).any(|b| *b == 0) {
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => return Ok(utf16(rest, u16::from_le_bytes)),
+        [0xfe, 0xff, rest @ ..] => return Ok(utf16(rest, u16::from_be_bytes)),
+        _ => {}
+    }
+    let probe = &bytes[..bytes.len().min(PROBE)];
+    if is_utf16(probe) {
+        return Err("UTF-16? it has no byte order mark: write it as UTF-8, for example by iconv".to_owned());
+    }
+    if probe.contains(&0) && is_binary(probe) {
         return Err("binary".to_owned());
     }
-    let text = String::from_utf8_lossy(bytes);
-    Ok(clean(text.strip_prefix('\u{feff}').unwrap_or(&text)))
+    Ok(of_str(&String::from_utf8_lossy(bytes)))
+}
+
+fn of_str(text: &str) -> Text {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let nuls = text.matches('\0').count();
+    if nuls == 0 {
+        return Text { text: clean(text), note: None };
+    }
+    // Where a file system lost what had been written, a run of zeros stands in its place, and a line ends there.
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\0') {
+        plain.push_str(&rest[..at]);
+        let after = rest[at..].trim_start_matches('\0');
+        if rest.len() - at - after.len() > 1 {
+            plain.push('\n');
+        }
+        rest = after;
+    }
+    plain.push_str(rest);
+    let note = if nuls == 1 { "1 NUL byte left out".to_owned() } else { format!("{nuls} NUL bytes left out") };
+    Text { text: clean(&plain), note: Some(note) }
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Text {
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let decoded = char::decode_utf16(pairs.iter().map(|pair| unit(*pair)));
+    let mut text: String = decoded.map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    if !odd.is_empty() {
+        text.push(char::REPLACEMENT_CHARACTER);
+    }
+    of_str(&text)
+}
+
+/// Every other byte is zero, as in UTF-16 of what is mostly ASCII.
+fn is_utf16(bytes: &[u8]) -> bool {
+    let zeros = |from: usize| bytes.iter().skip(from).step_by(2).filter(|b| **b == 0).count();
+    let (even, odd) = (zeros(0), zeros(1));
+    even.max(odd) * 4 > bytes.len() && even.min(odd) * 20 < bytes.len()
+}
+
+/// What is there besides zeros is no text: more than one byte in twenty is a control character or no UTF-8.
+fn is_binary(bytes: &[u8]) -> bool {
+    let there: Vec<u8> = bytes.iter().copied().filter(|b| *b != 0).collect();
+    let text = String::from_utf8_lossy(&there);
+    let odd =
+        |c: &char| *c == char::REPLACEMENT_CHARACTER || (c.is_control() && !"\t\n\r\u{7}\u{8}\u{c}\u{1b}".contains(*c));
+    text.chars().filter(odd).count() * 20 > there.len() || there.is_empty()
 }
 
 /// Takes out terminal control sequences, and of lines that were overwritten what is left of them.
@@ -134,15 +197,45 @@ mod tests {
     #[test]
     fn colours_carriage_returns_and_marks_of_order_are_no_part_of_a_line() {
         let pasted = "\u{feff}\u{1b}[1;31mred\u{1b}[0m end\r\nprogress 10%\rprogress 100%\n\u{1b}]0;title\u{7}x\n";
-        assert_eq!(text(pasted.as_bytes()).unwrap().lines().collect::<Vec<_>>(), ["red end", "progress 100%", "x"]);
+        assert_eq!(
+            text(pasted.as_bytes()).unwrap().text.lines().collect::<Vec<_>>(),
+            ["red end", "progress 100%", "x"]
+        );
     }
 
     #[test]
     fn what_is_no_text_says_so() {
-        for (bytes, why) in [(&b""[..], "empty"), (b"a\0b", "binary"), (b"PK\x03\x04", "archive")] {
+        for (bytes, why) in [
+            (&b""[..], "empty"),
+            (b"\x7fELF\x02\x01\x01\0\0\0\0\0\x03\0\x3e\0", "binary"),
+            (b"\0\0\0\0", "binary"),
+            (b"PK\x03\x04", "archive"),
+            (b"d\0m\0e\0s\0g\0", "UTF-16?"),
+            (b"\0d\0m\0e\0s\0g", "UTF-16?"),
+        ] {
             assert!(text(bytes).unwrap_err().contains(why), "{why}");
         }
-        assert_eq!(text(b"caf\xe9\n").unwrap(), "caf\u{fffd}\n");
+        assert_eq!(text(b"caf\xe9\n").unwrap().text, "caf\u{fffd}\n");
+    }
+
+    #[test]
+    fn zeros_that_a_power_loss_left_in_a_log_are_left_out_and_said() {
+        let mut log = b"one\nhalf a li".to_vec();
+        log.extend([0; 4096]);
+        log.extend(b"two\nth\0ree\n");
+        let read = text(&log).unwrap();
+        assert_eq!(read.text.lines().collect::<Vec<_>>(), ["one", "half a li", "two", "three"]);
+        assert_eq!(read.note.as_deref(), Some("4097 NUL bytes left out"));
+        assert_eq!(text(b"\0text\n").unwrap().note.as_deref(), Some("1 NUL byte left out"));
+    }
+
+    #[test]
+    fn utf_16_with_a_mark_of_order_is_text() {
+        for (mark, unit) in [(0xfeff_u16, u16::to_le_bytes as fn(u16) -> [u8; 2]), (0xfeff, u16::to_be_bytes)] {
+            let units = std::iter::once(mark).chain("dmesg µ\r\nx\n".encode_utf16());
+            let bytes: Vec<u8> = units.flat_map(unit).collect();
+            assert_eq!(text(&bytes).unwrap(), Text { text: "dmesg µ\nx\n".to_owned(), note: None });
+        }
     }
 
     #[test]

@@ -46,12 +46,17 @@ impl Walk {
         } else if !path.exists() {
             self.not.push((path.to_owned(), "no such file or directory".to_owned()));
         } else if path.is_dir() {
+            let before = self.trees.len();
             self.directory(path, None, 0);
             // A single tree needs no time; of several nobody knows which was first, or whether they are of one machine.
-            match &self.untimed[..] {
-                [only] => self.trees.push((only.clone(), Moment::at(Clock::Relative(0)))),
-                [] => {}
-                several => {
+            match (&self.untimed[..], self.trees.get(before)) {
+                (untimed, Some((timed, _))) => {
+                    let why = format!("TIMES gives it no time, and {} has one", timed.display());
+                    self.not.extend(untimed.iter().map(|tree| (tree.clone(), why.clone())));
+                }
+                ([only], None) => self.trees.push((only.clone(), Moment::at(Clock::Relative(0)))),
+                ([], None) => {}
+                (several, None) => {
                     let why = format!("{} trees without a TIMES file", several.len());
                     self.not.push((path.to_owned(), why));
                 }
@@ -188,6 +193,19 @@ mod tests {
         std::fs::write(dir.path().join("TIMES"), "t0 -5\nt9 1\n../x 2\n").unwrap();
         let whys: Vec<String> = walk(dir.path()).not.into_iter().map(|(_, why)| why).collect();
         assert!(whys[0].contains("-5 is no time") && whys[1].contains("names t9") && whys[2].contains("names ../x"));
+    }
+
+    #[test]
+    fn a_tree_that_times_does_not_name_is_not_laid_among_those_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        for tree in ["t0", "t1"] {
+            std::fs::create_dir_all(dir.path().join(tree).join("class")).unwrap();
+        }
+        std::fs::write(dir.path().join("TIMES"), "t1 after the test\n").unwrap();
+        let walk = walk(dir.path());
+        assert_eq!(walk.trees.iter().map(|(tree, _)| tree.clone()).collect::<Vec<_>>(), [dir.path().join("t1")]);
+        assert_eq!(walk.not[0].0, dir.path().join("t0"));
+        assert!(walk.not[0].1.contains("TIMES gives it no time"), "{:?}", walk.not);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{CounterSet, FanOutRecord, QpTotals};
 use crate::observation::{self, Nanos};
 use crate::timeline::Events;
+use crate::timeline::arithmetic::Fell;
 
 /// Reports kept per device.
 const MAX_REPORTS: usize = 64;
@@ -107,7 +108,7 @@ pub struct DeviceRecord {
     /// What it reported about itself: asynchronous events such as `DEVICE_FATAL`, messages of health reporters.
     pub reports: Events<Arc<str>>,
     /// The last reset of its counters: when, and how many counters fell together.
-    pub reset: Option<(Nanos, u32)>,
+    pub reset: Option<(Nanos, Fell)>,
     /// What became of its QPs since the beginning.
     pub qps: QpTotals,
     /// How many of them are in use at once, as the probes see it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::observation::{CounterSource, Nanos};
 use crate::timeline::Series;
-use crate::timeline::arithmetic::{Reading, Reason, ResetDetector, SetVerdict};
+use crate::timeline::arithmetic::{Fell, Reading, Reason, ResetDetector, SetVerdict};
 use crate::timeline::counter_table::lookup;
 
 /// A set that names more counters than this is not a NIC's: the rest is counted, not stored.
@@ -90,9 +90,9 @@ impl CounterSet {
             }
         }
         taken.fell = match detector.verdict() {
-            SetVerdict::WholeSetReset { counters } => Some(counters),
+            SetVerdict::WholeSetReset { .. } => Some(detector.fell()),
             // Another set of the device has just been reset: one that fell here fell with it.
-            SetVerdict::Single { fell } if device_reset => Some(fell),
+            SetVerdict::Single { .. } if device_reset => Some(detector.fell()),
             SetVerdict::Single { .. } | SetVerdict::None => None,
         };
         let set_reset = taken.fell.is_some();
@@ -170,7 +170,7 @@ impl CounterSet {
 /// What one reading of a set brought.
 pub(crate) struct Taken {
     /// The whole set was reset; so many counters fell.
-    pub(crate) fell: Option<u32>,
+    pub(crate) fell: Option<Fell>,
     /// The set has a counter it did not have, or its counters changed their meaning.
     pub(crate) new_names: bool,
 }

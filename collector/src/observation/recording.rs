@@ -1,17 +1,21 @@
-//! The recording: observations as JSON Lines, plain or zstd-compressed (docs/recording.md is the promise to users).
+//! The recording: observations as JSON Lines, plain or compressed (docs/recording.md is the promise to users).
 //!
 //! Reading is forgiving by contract: unknown types and fields are skipped and counted, a bad line costs only itself, a
 //! truncated end loses only its last line. What was skipped is in [`Notices`], never silent.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Body, Nanos, Observation};
 use crate::observation;
+
+mod lines;
+
+use self::lines::{Filled, Lines, MAX_LINE_BYTES};
 
 /// Sources are never that far apart within a recording, ns.
 const MOST_AHEAD_NS: Nanos = 60_000_000_000;
@@ -22,16 +26,14 @@ pub const FORMAT: &str = "rdmascope-recording";
 pub const VERSION: u32 = 1;
 /// More bad lines in a row than this end the read.
 pub const MAX_BAD_IN_A_ROW: u32 = 100;
-/// A longer line is a bad line: no observation comes near it, and a foreign file may be one endless line.
-const MAX_LINE_BYTES: u64 = 16 << 20;
 /// No machine has been up for a century; times beyond it would overflow what is computed with them.
 const MAX_TIME: Nanos = 100 * 366 * 86_400 * 1_000_000_000;
 /// The largest QP number: 24 bits (`InfiniBand` base transport header).
 const MAX_QPN: u32 = (1 << 24) - 1;
+/// The level of compression.
+const LEVEL: i32 = 3;
 /// Bad lines that are kept with their number and message; the rest is only counted.
 const MAX_BAD_KEPT: usize = 20;
-/// The first four bytes of a zstd frame (RFC 8878, section 3.1.1), little-endian 0xFD2FB528.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// The first line of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,7 +133,7 @@ pub struct Notices {
     pub bad_lines: u64,
     /// The first of them: line number and what was wrong.
     pub bad: Vec<(u64, String)>,
-    /// The file ends in the middle of a line or of a compressed frame; what is lost.
+    /// The file ends in the middle of a line or of a compressed frame, or such a frame is damaged; what is lost.
     pub truncated: Option<String>,
 }
 
@@ -242,10 +244,8 @@ impl<R: Read> Reader<R> {
             let filled = match self.fill() {
                 Ok(filled) => filled,
                 Err(error) if self.lines.is_compressed() => {
-                    // A damaged or cut frame: nothing after it can be decompressed, everything before it is good.
                     self.ended = true;
-                    self.notices.truncated =
-                        Some(format!("the compressed stream is cut off after line {}: {error}", self.line));
+                    self.notices.truncated = Some(self.broken_off(&error));
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),
@@ -321,6 +321,19 @@ impl<R: Read> Reader<R> {
         (next < last.saturating_add(MOST_AHEAD_NS)).then_some(ahead)
     }
 
+    /// A damaged or cut frame: nothing after it can be decompressed. What is before a cut is good; of a damaged frame the
+    /// checksum speaks for the whole, and it is read last.
+    fn broken_off(&self, error: &io::Error) -> String {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return format!("the compressed stream is cut off after line {}: {error}", self.line);
+        }
+        let first = self.lines.frame_begins_in_line().min(self.line.max(1));
+        format!(
+            "the compressed stream is damaged: lines {first} to {} may be wrong, and nothing after them is read: {error}",
+            self.line
+        )
+    }
+
     fn fill(&mut self) -> io::Result<Filled> {
         if let Some(filled) = self.ahead.take() {
             return Ok(filled);
@@ -350,75 +363,6 @@ fn time_of(line: &[u8]) -> Option<Nanos> {
     peek_fast(text).or_else(|| peek(text).ok()).map(|(t, _)| t)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Filled {
-    /// A whole line.
-    Line,
-    /// The beginning of a line longer than [`MAX_LINE_BYTES`].
-    TooLong,
-    /// The file's end without a newline.
-    Partial,
-    /// Nothing more.
-    End,
-}
-
-/// The input with the bytes put back that told whether it is compressed.
-type Whole<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
-
-/// Lines of a plain or compressed input.
-enum Lines<R: Read> {
-    Plain(BufReader<Whole<R>>),
-    Zstd(BufReader<zstd::Decoder<'static, BufReader<Whole<R>>>>),
-}
-
-impl<R: Read> Lines<R> {
-    fn new(mut input: R) -> io::Result<Self> {
-        let mut start = Vec::with_capacity(4);
-        input.by_ref().take(4).read_to_end(&mut start)?;
-        let compressed = start == ZSTD_MAGIC;
-        let whole = io::Cursor::new(start).chain(input);
-        Ok(if compressed {
-            Self::Zstd(BufReader::with_capacity(1 << 16, zstd::Decoder::new(whole)?))
-        } else {
-            Self::Plain(BufReader::with_capacity(1 << 16, whole))
-        })
-    }
-
-    fn is_compressed(&self) -> bool {
-        matches!(self, Self::Zstd(_))
-    }
-
-    fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<Filled> {
-        match self {
-            Self::Plain(input) => read_line(input, buffer),
-            Self::Zstd(input) => read_line(input, buffer),
-        }
-    }
-
-    /// Passes over what is left of a line.
-    fn skip_rest(&mut self) -> io::Result<usize> {
-        match self {
-            Self::Plain(input) => input.skip_until(b'\n'),
-            Self::Zstd(input) => input.skip_until(b'\n'),
-        }
-    }
-}
-
-fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Filled> {
-    buffer.clear();
-    let n = input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', buffer)?;
-    if n == 0 {
-        return Ok(Filled::End);
-    }
-    if buffer.last() == Some(&b'\n') {
-        return Ok(Filled::Line);
-    }
-    if (n as u64) < MAX_LINE_BYTES {
-        return Ok(Filled::Partial);
-    }
-    Ok(Filled::TooLong)
-}
-
 fn parse_header(line: &[u8]) -> Result<Header, RecordingError> {
     #[derive(Deserialize)]
     struct Kind {
@@ -426,6 +370,8 @@ fn parse_header(line: &[u8]) -> Result<Header, RecordingError> {
         kind: String,
     }
     let no_header = |what: String| RecordingError::NoHeader(what);
+    // A mark of order that editors put before the first line.
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let text = std::str::from_utf8(line).map_err(|_| no_header("it is not UTF-8 text".to_owned()))?;
     let kind: Kind =
         serde_json::from_str(text).map_err(|_| no_header("it is no JSON object with a type".to_owned()))?;
@@ -507,14 +453,31 @@ pub struct Writer<W: Write> {
 
 enum Output<W: Write> {
     Plain(io::BufWriter<W>),
-    Zstd(zstd::Encoder<'static, W>),
+    /// The open frame, none after one could not be ended, and the bytes in it, before compression.
+    Zstd(Option<zstd::Encoder<'static, W>>, u64),
+}
+
+/// A frame ends with the first line after so many bytes, before compression: its checksum says of no more than that whether
+/// it is what was written.
+const FRAME_BYTES: u64 = 4 << 20;
+
+/// Begins a frame that ends with a checksum.
+pub(crate) fn frame<W: Write>(output: W, level: i32) -> io::Result<zstd::Encoder<'static, W>> {
+    let mut encoder = zstd::Encoder::new(output, level)?;
+    encoder.include_checksum(true)?;
+    Ok(encoder)
+}
+
+/// No frame is open: what failed before was told then.
+fn no_frame() -> io::Error {
+    io::Error::other("the compressed stream could not be gone on with")
 }
 
 impl<W: Write> Writer<W> {
     /// Writes the header.
     pub fn new(output: W, compress: bool, header: &Header) -> io::Result<Self> {
         let output = if compress {
-            Output::Zstd(zstd::Encoder::new(output, 3)?)
+            Output::Zstd(Some(frame(output, LEVEL)?), 0)
         } else {
             Output::Plain(io::BufWriter::with_capacity(1 << 16, output))
         };
@@ -541,7 +504,7 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> io::Result<()> {
         match &mut self.output {
             Output::Plain(output) => output.flush(),
-            Output::Zstd(output) => output.flush(),
+            Output::Zstd(output, _) => output.as_mut().ok_or_else(no_frame)?.flush(),
         }
     }
 
@@ -549,7 +512,7 @@ impl<W: Write> Writer<W> {
     pub fn finish(self) -> io::Result<W> {
         match self.output {
             Output::Plain(output) => output.into_inner().map_err(io::IntoInnerError::into_error),
-            Output::Zstd(output) => output.finish(),
+            Output::Zstd(output, _) => output.ok_or_else(no_frame)?.finish(),
         }
     }
 
@@ -558,7 +521,15 @@ impl<W: Write> Writer<W> {
         self.bytes += self.line.len() as u64;
         match &mut self.output {
             Output::Plain(output) => output.write_all(&self.line),
-            Output::Zstd(output) => output.write_all(&self.line),
+            Output::Zstd(output, bytes) => {
+                if *bytes >= FRAME_BYTES {
+                    let file = output.take().ok_or_else(no_frame)?.finish()?;
+                    *output = Some(frame(file, LEVEL)?);
+                    *bytes = 0;
+                }
+                *bytes += self.line.len() as u64;
+                output.as_mut().ok_or_else(no_frame)?.write_all(&self.line)
+            }
         }
     }
 }

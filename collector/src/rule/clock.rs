@@ -15,13 +15,20 @@ pub(super) fn when(view: &View<'_>, t: Nanos) -> String {
     format!("+{}.{:03} s", ms / 1000, ms % 1000)
 }
 
-/// A duration as a person would say it: `250 ms`, `12.1 s`, `6 min`.
+/// A duration as a person would say it: `250 ms`, `12.1 s`, `6 min`, `5 h 20 min`, `3 d 4 h`.
 pub(super) fn lasting(ns: Nanos) -> String {
     match ns / 1_000_000 {
         ms @ 0..1_000 => format!("{ms} ms"),
         ms @ 1_000..120_000 => format!("{}.{} s", ms / 1000, ms / 100 % 10),
-        ms => format!("{} min", ms / 60_000),
+        ms @ 120_000..7_200_000 => format!("{} min", ms / 60_000),
+        ms @ 7_200_000..172_800_000 => parts((ms / 3_600_000, "h"), (ms / 60_000 % 60, "min")),
+        ms => parts((ms / 86_400_000, "d"), (ms / 3_600_000 % 24, "h")),
     }
+}
+
+/// `5 h`, `5 h 20 min`.
+fn parts((whole, unit): (u64, &str), (rest, smaller): (u64, &str)) -> String {
+    if rest == 0 { format!("{whole} {unit}") } else { format!("{whole} {unit} {rest} {smaller}") }
 }
 
 /// Seconds as nanoseconds.

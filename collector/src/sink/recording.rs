@@ -90,7 +90,7 @@ impl Recording {
     /// Begins the next file. It opens with everything known, so that it can be read alone.
     fn rotate(&mut self, world: &World) -> io::Result<()> {
         if let Some(writer) = self.writer.take() {
-            writer.finish()?.sync_data()?;
+            writer.finish().and_then(|file| sync(&file))?;
         }
         let (path, file) = self.next_part()?;
         let mut writer = Writer::new(file, compressed(&path), &self.header)?;
@@ -143,6 +143,14 @@ fn create(path: &Path, force: bool) -> Result<File, RecordingStartError> {
     })
 }
 
+/// Has the file written to its disk, where it has one: a pipe, a terminal and `/dev/null` have none, and say `EINVAL`.
+fn sync(file: &File) -> io::Result<()> {
+    match file.sync_data() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
+}
+
 impl Sink for Recording {
     fn observation(&mut self, observation: &Observation<'_>, world: &World) {
         // Before the observation: the world knows everything that is in the part that ends, and nothing of this one.
@@ -174,7 +182,7 @@ impl Sink for Recording {
 
     fn finish(&mut self) {
         if let Some(writer) = self.writer.take()
-            && let Err(error) = writer.finish().and_then(|file| file.sync_data())
+            && let Err(error) = writer.finish().and_then(|file| sync(&file))
         {
             self.stop(&error);
         }
@@ -217,6 +225,15 @@ mod tests {
         recording.finish();
         let stopped = status.lock().unwrap().stopped.clone().expect("stopped");
         assert!(stopped.contains("disk is full"), "{stopped}");
+    }
+
+    #[test]
+    fn what_has_no_disk_is_written_without_a_complaint() {
+        let options = RecordingOptions { path: "/dev/null".into(), force: false, max_bytes: None };
+        let mut recording = Recording::start(options, Header::new()).unwrap();
+        recording.observation(&lost(1), &World::new(Header::new()));
+        recording.finish();
+        assert_eq!(recording.status().lock().unwrap().stopped, None);
     }
 
     #[test]

@@ -207,6 +207,15 @@ pub enum SetVerdict {
     },
 }
 
+/// Counters that fell together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fell {
+    /// How many.
+    pub counters: u32,
+    /// Of so many that were above 0 and told by their second reading whether they were set back.
+    pub of: u32,
+}
+
 /// Tells a reset of a whole counter set from the fall of one counter.
 ///
 /// Feed it every counter of a device (or of a set that can be cleared by itself) with its two readings, then ask. Only
@@ -232,7 +241,8 @@ impl ResetDetector {
             return;
         }
         match now.cmp(&before) {
-            std::cmp::Ordering::Less if matches!(delta(def, before, now), Delta::Wrapped(_)) => {}
+            std::cmp::Ordering::Less
+                if def.overflow != Overflow::Sticks && wrapped(def.width, before, now).is_some() => {}
             std::cmp::Ordering::Less => self.fell += 1,
             std::cmp::Ordering::Equal => self.stood += 1,
             std::cmp::Ordering::Greater => self.rose += 1,
@@ -244,6 +254,12 @@ impl ResetDetector {
         self.fell += other.fell;
         self.rose += other.rose;
         self.stood += other.stood;
+    }
+
+    /// How many fell, of how many that were heard.
+    #[must_use]
+    pub fn fell(self) -> Fell {
+        Fell { counters: self.fell, of: self.fell + self.rose + self.stood }
     }
 
     /// The verdict over all that was heard.
@@ -439,6 +455,7 @@ mod tests {
         let mut detector = heard(&RELOAD);
         detector.observe(pma("multicast_rcv_packets"), 5, 90);
         assert_eq!(detector.verdict(), SetVerdict::WholeSetReset { counters: 8 });
+        assert_eq!(detector.fell(), Fell { counters: 8, of: 9 });
     }
 
     #[test]
@@ -455,6 +472,22 @@ mod tests {
         detector.merge(heard(&[("link_downed", 3, 0)]));
         assert_eq!(detector.verdict(), SetVerdict::Single { fell: 2 });
         assert_eq!(heard(&[("symbol_error", 12, 0)]).verdict(), SetVerdict::Single { fell: 1 });
+    }
+
+    #[test]
+    fn counters_that_may_have_wrapped_are_no_reset_of_the_device() {
+        let mlx5 = |name, before, now| (hw("mlx5_core", name), before, now);
+        let mut detector = ResetDetector::default();
+        for (def, before, now) in [
+            mlx5("out_of_sequence", LIMIT_32 - 4, 5),
+            mlx5("packet_seq_err", LIMIT_32, 3),
+            mlx5("rx_write_requests", LIMIT_32 - 2, 2),
+            mlx5("np_cnp_sent", 500, 400),
+            mlx5("local_ack_timeout_err", 7, 9),
+        ] {
+            detector.observe(def, before, now);
+        }
+        assert_eq!(detector.verdict(), SetVerdict::Single { fell: 1 });
     }
 
     #[test]

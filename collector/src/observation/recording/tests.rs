@@ -109,13 +109,86 @@ fn a_cut_compressed_recording_keeps_what_was_flushed() {
         writer.write(&observation).unwrap();
     }
     writer.flush().unwrap();
-    let Output::Zstd(encoder) = &writer.output else { unreachable!() };
+    let Output::Zstd(Some(encoder), _) = &writer.output else { unreachable!() };
     let bytes = encoder.get_ref().clone();
     let mut reader = Reader::new(&bytes[..]).unwrap();
     assert!(reader.next(|_| ()).unwrap().is_some());
     assert!(reader.next(|_| ()).unwrap().is_some());
     assert!(reader.next(|_| ()).unwrap().is_none());
-    assert!(reader.notices().truncated.is_some());
+    let told = reader.notices().truncated.clone().expect("told");
+    assert!(told.contains("cut off after line 3"), "{told}");
+}
+
+/// A recording of `lost` observations, in frames.
+fn packed(observations: u64) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), true, &Header::new()).unwrap();
+    for t in 0..observations {
+        let source = format!("{:x}", t.wrapping_mul(0x9e37_79b9_7f4a_7c15)).repeat(8);
+        let body = Body::Lost(crate::observation::Lost { source: source.into(), n: t });
+        writer.write(&Observation { t, body }).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// How many observations it gives, and what is told of its end.
+fn unpacked(bytes: &[u8]) -> Option<(u64, Option<String>)> {
+    let mut reader = Reader::new(bytes).ok()?;
+    while reader.next(|_| ()).ok()?.is_some() {}
+    Some((reader.notices().observations, reader.notices().truncated.clone()))
+}
+
+#[test]
+fn a_flipped_bit_in_a_compressed_recording_is_told() {
+    let whole = packed_sample();
+    assert_eq!(unpacked(&whole), Some((2, None)));
+    for at in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[at / 8] ^= 1 << (at % 8);
+        // Bits the format leaves unused change nothing.
+        if unpacked(&bytes).is_some_and(|(_, told)| told.is_none()) {
+            assert_eq!(zstd::decode_all(&bytes[..]).ok(), zstd::decode_all(&whole[..]).ok(), "bit {at}");
+        }
+    }
+}
+
+fn packed_sample() -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), true, &Header::new()).unwrap();
+    for observation in sample() {
+        writer.write(&observation).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+#[test]
+fn damage_is_told_with_the_lines_it_may_have_touched() {
+    let whole = packed(60_000);
+    assert_eq!(unpacked(&whole), Some((60_000, None)));
+    let mut bytes = whole.clone();
+    let at = bytes.len() * 3 / 4;
+    bytes[at] ^= 0x10;
+    let (read, told) = unpacked(&bytes).expect("it opens");
+    let told = told.expect("told");
+    assert!(read > 20_000 && read < 60_000, "{read}");
+    let first: u64 = told.split("lines ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+    assert!(told.contains("damaged") && first > 20_000 && first < 50_000, "{told}");
+    let cut = unpacked(&whole[..at]).expect("it opens");
+    assert!(cut.0 >= read.min(20_000) && cut.1.expect("told").contains("cut off"));
+}
+
+#[test]
+fn a_gzip_recording_and_one_with_a_mark_of_order_are_read() {
+    let text = format!("\u{feff}{HEADER}\n{{\"t\":1,\"type\":\"lost\",\"source\":\"x\",\"n\":1}}\n");
+    assert_eq!(read(&text).0, ["1 lost"]);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    let bytes = encoder.finish().unwrap();
+    assert_eq!(unpacked(&bytes), Some((1, None)));
+    let cut = unpacked(&bytes[..bytes.len() - 8]).and_then(|(_, told)| told);
+    assert!(cut.as_ref().is_some_and(|told| told.contains("cut off")), "{cut:?}");
+    let mut damaged = bytes.clone();
+    let last = damaged.len() - 8;
+    damaged[last] ^= 1;
+    assert!(unpacked(&damaged).and_then(|(_, told)| told).is_some_and(|told| told.contains("damaged")));
 }
 
 #[test]

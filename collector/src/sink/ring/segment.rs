@@ -232,7 +232,7 @@ pub(super) type Frames = zstd::Encoder<'static, Counted>;
 
 /// Begins a frame.
 pub(super) fn frame(file: Counted) -> io::Result<Frames> {
-    zstd::Encoder::new(file, LEVEL)
+    crate::observation::recording::frame(file, LEVEL)
 }
 
 /// Begins a file with a frame that is only its header.

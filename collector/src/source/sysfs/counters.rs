@@ -65,7 +65,7 @@ pub(super) struct CounterSet {
     fresh: bool,
     /// Where nothing was readable: the reasons that were said last.
     said: Option<(Option<Text<'static>>, Vec<Reading>)>,
-    /// Where `counters/` and `counters_ext/` contradict each other.
+    /// Where `counters/` and `counters_ext/` contradict each other, and where `lifespan` is no time.
     pub(super) notes: Vec<String>,
 }
 
@@ -182,9 +182,9 @@ impl CounterSet {
             }
             self.looks_alike = self.looks_alike.saturating_add(1);
         }
-        let before = self.lifespan_ms;
+        let before = (self.lifespan_ms, self.notes.len());
         self.read_lifespan();
-        self.lifespan_ms != before
+        (self.lifespan_ms, self.notes.len()) != before
     }
 
     /// The files that are open, each with what the directory held under its name.
@@ -210,12 +210,22 @@ impl CounterSet {
     }
 
     fn read_lifespan(&mut self) {
-        let read = |file: &dyn OpenFile| {
-            let mut buf = [0u8; COUNTER_BYTES];
-            let n = file.read(&mut buf).ok()?;
-            u32::try_from(number::parse(buf.get(..n)?).ok()?).ok()
-        };
-        self.lifespan_ms = self.lifespan.as_deref().and_then(read);
+        self.lifespan_ms = None;
+        self.notes.retain(|note| !note.starts_with(LIFESPAN));
+        let mut buf = [0u8; COUNTER_BYTES];
+        let Some(Ok(n)) = self.lifespan.as_deref().map(|file| file.read(&mut buf)) else { return };
+        let text = buf.get(..n).unwrap_or_default();
+        match number::parse(text).map(u32::try_from) {
+            Ok(Ok(ms)) => self.lifespan_ms = Some(ms),
+            Ok(Err(_)) | Err(_) => {
+                let text = String::from_utf8_lossy(text);
+                self.notes.push(format!(
+                    "{LIFESPAN} of {} reads {:?}: how old they are is not known",
+                    self.source.name(),
+                    text.trim()
+                ));
+            }
+        }
     }
 
     /// The driver's cache is another one from here on: the next reading is due.

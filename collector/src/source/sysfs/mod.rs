@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 pub use absent::{NoDevice, why_no_device};
 pub use fold::remedy;
+pub(crate) use state::STATE_READS;
 
 use self::counters::CounterSet;
 use self::fold::Gap;

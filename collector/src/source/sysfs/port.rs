@@ -235,7 +235,7 @@ impl PortWatch {
         port.lifespan_ms = self.hw_counters.lifespan_ms;
         port.gids.clone_from(&self.gids);
         notes.extend(self.gids_unread.iter().map(|reason| format!("gids: {reason}").into()));
-        notes.extend(self.counters.notes.iter().map(|note| note.clone().into()));
+        notes.extend(self.counters.notes.iter().chain(&self.hw_counters.notes).map(|note| note.clone().into()));
         port.notes = notes;
         port
     }

@@ -7,6 +7,9 @@ use crate::observation::{PortState, Text};
 const PHYS_STATES: [&str; 7] =
     ["Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"];
 
+/// How a note on a state that is not known, or contradicts itself, begins.
+pub(crate) const STATE_READS: &str = "state reads ";
+
 /// The number and the name of such a text; either can be absent.
 fn split(text: &str) -> (Option<u32>, &str) {
     let text = text.trim();
@@ -31,10 +34,10 @@ pub(super) fn port_state(text: &str) -> (PortState, Option<String>) {
         "INIT" => PortState::Init,
         "ARMED" => PortState::Armed,
         "ACTIVE" | "ACTIVE_DEFER" => PortState::Active,
-        _ => return (by_number, (by_number == PortState::Unknown).then(|| format!("state reads {text:?}"))),
+        _ => return (by_number, (by_number == PortState::Unknown).then(|| format!("{STATE_READS}{text:?}"))),
     };
     let agree = number.is_none() || by_number == by_name;
-    (by_name, (!agree).then(|| format!("state reads {text:?}: number and name disagree")))
+    (by_name, (!agree).then(|| format!("{STATE_READS}{text:?}: number and name disagree")))
 }
 
 /// The physical state's name, or its number where the name beside it is not the name of that number.

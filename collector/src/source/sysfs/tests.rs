@@ -500,6 +500,21 @@ fn the_list_of_counters_is_looked_at_seldom_once_it_was_seen_to_stay_as_it_is() 
     assert_eq!([known(70), known(110), known(120)], [5, 5, 6]);
 }
 
+#[test]
+fn a_lifespan_that_is_no_number_is_noted_until_it_is_one() {
+    let (_dir, root) = node(1);
+    let lifespan = port_dir(&root, "nic0").join("hw_counters/lifespan");
+    std::fs::write(&lifespan, "soon\n").unwrap();
+    let mut source = SysfsSource::new(SysfsOptions::new(Arc::new(RootedFiles::new(&root).unwrap())));
+    let seen = poll(&mut source, 0);
+    let said = port(&seen, "nic0", 1);
+    assert!(said["notes"].to_string().contains("reads \\\"soon\\\""), "{said}");
+    std::fs::write(&lifespan, "10\n").unwrap();
+    let seen = poll(&mut source, 10 * SECOND);
+    let said = port(&seen, "nic0", 1);
+    assert_eq!((&said["lifespan_ms"], said["notes"].as_array().map_or(0, Vec::len)), (&json!(10), 0), "{said}");
+}
+
 fn device_guid(seen: &[Value]) -> Value {
     device(seen, "nic0")["node_guid"].clone()
 }
