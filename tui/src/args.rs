@@ -525,7 +525,9 @@ mod tests {
         }
         let known = Cli::command();
         let mut ids: Vec<&str> = known.get_arguments().map(|argument| argument.get_id().as_str()).collect();
-        ids.retain(|id| !["config", "no_ebpf", "verbs_program", "log", "color", "ascii", "help", "version"].contains(id));
+        ids.retain(|id| {
+            !["config", "no_ebpf", "verbs_program", "log", "color", "ascii", "help", "version"].contains(id)
+        });
         assert_eq!(ids, LOOKING, "each flag of all commands is about this node or not");
     }
 

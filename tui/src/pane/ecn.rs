@@ -316,7 +316,7 @@ fn detail(scene: Scene<'_>, port: &PortRecord, width: usize) -> Vec<Line<'static
     };
     match verdict(world, port) {
         Some(finding) => {
-            let text = format!("{}: {} ({})", finding.rule, finding.summary, finding.grade.name());
+            let text = format!("{} ({}): {}", finding.rule, finding.grade.name(), finding.summary);
             say(&text, theme.severity(finding.severity), &mut lines);
         }
         None => say(&reading(port, world.window_ns), theme.text, &mut lines),

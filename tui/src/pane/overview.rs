@@ -123,15 +123,22 @@ impl Overview {
         if all > height { format!("{height} of {all} ports in sight, {findings}") } else { findings }
     }
 
-    /// Since when somebody looks, and which rules cannot.
-    fn watch(&self, world: &World) -> [String; 2] {
+    /// Since when somebody looks, and which rules cannot; the same in fewer words, and what of it matters most.
+    fn watch(&self, world: &World) -> [String; 3] {
         let all = rule::all().len();
-        let blind = match self.unjudged {
-            (0, 0) => String::new(),
-            (0, part) => format!("; {part} of {all} rules judged in part [9]"),
-            (nowhere, _) => format!("; {nowhere} of {all} rules not judged [9]"),
+        let since = number::moment(world, world.watched_since(), false);
+        let (n, how) = match self.unjudged {
+            (0, part) => (part, "judged in part"),
+            (nowhere, _) => (nowhere, "not judged"),
         };
-        [blind, format!("; watched since {}", number::moment(world, world.watched_since(), false))]
+        match n {
+            0 => [format!("; watched since {since}"), format!("; since {since}"), String::new()],
+            n => [
+                format!("; {n} of {all} rules {how} [9]; watched since {since}"),
+                format!("; {n}/{all} rules {how} [9]; since {since}"),
+                format!("; {n}/{all} rules {how} [9]"),
+            ],
+        }
     }
 
     fn findings_told(&self, world: &World) -> String {
@@ -216,12 +223,10 @@ impl Pane for Overview {
         let missing = self.judged.missing(scene.world);
         self.unjudged = (nowhere(&missing), missing.len() - nowhere(&missing));
         let mut title = self.findings_title(scene.world);
-        for more in self.watch(scene.world) {
-            // The rule before the title and a piece of it behind.
-            if title.chars().count() + more.chars().count() + 5 <= usize::from(list.width) {
-                title += &more;
-            }
-        }
+        let room = usize::from(list.width).saturating_sub(title.chars().count());
+        // The rule before the title and a piece of it behind.
+        let more = self.watch(scene.world).into_iter().find(|more| more.chars().count() + 5 <= room);
+        title += &more.unwrap_or_default();
         heading(buf, list, 0, &title, scene.theme);
         let used = u16::try_from(self.finding_rows.len()).unwrap_or(u16::MAX);
         draw_unseen(scene, below(list, used.saturating_add(2)), buf);
@@ -492,11 +497,11 @@ mod tests {
 
     #[test]
     fn rules_that_are_judged_in_part_are_not_told_as_judged_nowhere() {
-        let told = |unjudged| Overview { unjudged, ..Overview::default() }.watch(&sample::healthy())[0].clone();
+        let told = |unjudged| Overview { unjudged, ..Overview::default() }.watch(&sample::healthy());
         let all = rule::all().len();
-        assert_eq!(told((0, 0)), "");
-        assert_eq!(told((0, 4)), format!("; 4 of {all} rules judged in part [9]"));
-        assert_eq!(told((9, 4)), format!("; 9 of {all} rules not judged [9]"));
+        assert_eq!(told((0, 0)), ["; watched since 14:13:21", "; since 14:13:21", ""]);
+        assert_eq!(told((0, 4))[0], format!("; 4 of {all} rules judged in part [9]; watched since 14:13:21"));
+        assert_eq!(told((9, 4))[1], format!("; 9/{all} rules not judged [9]; since 14:13:21"));
         // The page of sources counts the same.
         let world = sample::healthy();
         assert!(world.findings.is_empty());

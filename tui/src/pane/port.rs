@@ -138,12 +138,12 @@ impl Pane for PortPane {
         }
         self.rows = rows.len();
         let unknown = rows.iter().filter(|(series, _)| series.value().is_none()).count();
-        let unknown = if unknown > 0 { format!("; {unknown} unknown, each with its reason") } else { String::new() };
+        let reasons = if list.width < 100 { "" } else { ", each with its reason" };
+        let unknown = if unknown > 0 { format!("; {unknown} unknown{reasons}") } else { String::new() };
         let order = if self.listed { "as listed" } else { "errors that grew first" };
         let text = match (self.typing, self.filter.is_empty()) {
             (true, _) => format!("/ {}▏ (Enter keeps, Esc clears)", self.filter),
             (false, false) => format!("{} of {all} counters   / {}", rows.len(), self.filter),
-            (false, true) if list.width < 100 => format!("{all} counters, {order}{unknown}"),
             (false, true) => format!("{all} counters, {order}; totals are the driver's{unknown}"),
         };
         heading(buf, list, 0, &text, theme);
@@ -438,6 +438,14 @@ pub(crate) fn state_lane(buf: &mut Buffer, area: Rect, port: &PortRecord, axis: 
         let Some(state) = state_at(port, axis.time(cell)) else { continue };
         let (symbol, style) = look(state, theme);
         buf.set_string(area.x + cell, area.y, symbol, style);
+    }
+    // A fall that was over before the next cell is one.
+    for (t, change) in port.states.since(axis.from()) {
+        let worse = if change.to == PortState::Active { change.from } else { change.to };
+        if let Some(cell) = axis.cell(*t).filter(|cell| *cell < area.width) {
+            let (symbol, style) = look(worse, theme);
+            buf.set_string(area.x + cell, area.y, symbol, style);
+        }
     }
 }
 

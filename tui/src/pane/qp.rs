@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 
 use super::about::About;
 use super::port::{LABEL, axis_line, draw_lane, event_lane, lane_area, state_lane};
-use super::watched::Watched;
+use super::watched::{Seen, Watched};
 use super::{LOW, Pane, PaneId, Reaction, Scene, Target, below, heading, more_below, put, row, watched, wrap};
 use crate::key::Action;
 use crate::lane::{self, Axis, SPANS};
@@ -176,9 +176,7 @@ fn about<'t>(scene: Scene<'t>, qp: &QpRecord) -> About<'t> {
     let since = if qp.created { format!("created {since}") } else { format!("found {since}, older than that") };
     let detail = qp.detail.as_ref();
     let sure = match detail.filter(|_| qp.stats_t.is_some()) {
-        None if qp.stats_t.is_some() => {
-            "posts counted; its sizes and latencies are not kept, for there are too many QPs".to_owned()
-        }
+        None if qp.stats_t.is_some() => "posts counted; sizes and latencies not kept: too many QPs".to_owned(),
         None => String::new(),
         Some(detail) => watched::said(
             Watched::new(true, detail.sampled_ns.is_some()),
@@ -202,7 +200,7 @@ fn unseen(world: &World, qp: &QpRecord) -> String {
     let mtu = connected && !matches!(qp.state, QpState::Reset | QpState::Init);
     let not_yet = matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr);
     let timers = connected && kind != Some("UC") && !not_yet;
-    let sends = !qp.manages() && !not_yet && !watched::all_posts(world, qp);
+    let sends = !qp.manages() && !not_yet && !Seen::new(world).all_posts(qp);
     let mut unseen = Vec::new();
     if sends && qp.stats_t.is_none() {
         unseen.push("what it sends");

@@ -1,12 +1,31 @@
 //! How sure numbers of posts and completions are: counted one by one, or from samples.
 
-use collector::inventory::{ProbeRecord, QpRecord, World};
+use collector::inventory::{PortKey, ProbeRecord, QpRecord, World};
 
-/// Every post of a QP is seen: one of which none was has posted nothing.
-pub(super) fn all_posts(world: &World, qp: &QpRecord) -> bool {
-    let always = |probes: &ProbeRecord| probes.data_path() && probes.posts_watched_ns.is_none();
-    // Of the kernel's own QPs no post is.
-    world.probes.as_deref().is_some_and(always) && qp.pid.is_some_and(|pid| !world.processes.contains_key(&pid))
+/// Where every post is seen: a QP of which none was has posted nothing there.
+pub(super) struct Seen<'w> {
+    world: &'w World,
+    /// Posts are watched, and all the time.
+    always: bool,
+    /// Ports that send more than what was seen explains: somebody posts there unseen.
+    blind: Vec<PortKey>,
+}
+
+impl<'w> Seen<'w> {
+    pub(super) fn new(world: &'w World) -> Self {
+        let always = |probes: &ProbeRecord| probes.data_path() && probes.posts_watched_ns.is_none();
+        let ports = world.present_ports().map(|(_, port)| port);
+        let blind = ports.filter(|port| world.unexplained(port).is_some_and(|bytes| bytes > 0.0)).map(|port| port.key);
+        Self { world, always: world.probes.as_deref().is_some_and(always), blind: blind.collect() }
+    }
+
+    /// Every post of this QP is.
+    pub(super) fn all_posts(&self, qp: &QpRecord) -> bool {
+        let on = |port: &PortKey| port.device == qp.device && qp.port.is_none_or(|of| u32::from(of) == port.port);
+        // Of the kernel's own QPs no post is.
+        let followed = qp.pid.is_some_and(|pid| !self.world.processes.contains_key(&pid));
+        self.always && followed && !self.blind.iter().any(on)
+    }
 }
 
 /// How a kind of call is watched.

@@ -6,7 +6,7 @@ use collector::inventory::{QpRecord, QpRef, World};
 use collector::observation::QpState;
 use ratatui::text::Line;
 
-use super::super::watched;
+use super::super::watched::Seen;
 use crate::number::{self, UNKNOWN};
 use crate::table::{self, Column};
 use crate::theme::Theme;
@@ -98,8 +98,8 @@ fn add<T>(sum: &mut Option<T>, one: Option<T>, plus: fn(T, T) -> T) {
 }
 
 /// It can send, and what it sends is not known now.
-fn may_send_unseen(world: &World, qp: &QpRecord) -> bool {
-    let idle = qp.stats_t.is_none() && watched::all_posts(world, qp);
+fn may_send_unseen(seen: &Seen<'_>, qp: &QpRecord) -> bool {
+    let idle = qp.stats_t.is_none() && seen.all_posts(qp);
     qp.state == QpState::Rts && !qp.manages() && !idle
 }
 
@@ -121,11 +121,11 @@ impl Group {
         Self { name, filter, qps: 0, in_error: 0, rate: None, in_part: false, posts: None, bytes: None, errors: None }
     }
 
-    fn take(&mut self, world: &World, qp: &QpRecord) {
+    fn take(&mut self, world: &World, seen: &Seen<'_>, qp: &QpRecord) {
         self.qps += 1;
         self.in_error += u64::from(matches!(qp.state, QpState::Err | QpState::Sqe));
         let rate = world.qps.rate_now(qp, world.now);
-        self.in_part |= rate.is_none() && may_send_unseen(world, qp);
+        self.in_part |= rate.is_none() && may_send_unseen(seen, qp);
         add(&mut self.rate, rate, |a, b| a + b);
         add(&mut self.posts, qp.stats_t.map(|_| qp.posts), u64::saturating_add);
         add(&mut self.bytes, qp.stats_t.map(|_| qp.bytes), u64::saturating_add);
@@ -177,6 +177,7 @@ pub(super) fn groups(
     ascending: bool,
 ) -> Vec<Group> {
     let mut groups: HashMap<Key<'_>, Group> = HashMap::new();
+    let seen = Seen::new(world);
     for qp in qps.filter_map(|id| world.qps.get(id)) {
         let key = match by {
             By::Nothing => continue,
@@ -184,7 +185,7 @@ pub(super) fn groups(
             By::Peer => Key::Peer(qp.remote_gid.as_deref()),
             By::Port => Key::Port(&world.device(qp.device).name, qp.port),
         };
-        groups.entry(key).or_insert_with_key(|key| Group::new(key, qp.comm.as_deref())).take(world, qp);
+        groups.entry(key).or_insert_with_key(|key| Group::new(key, qp.comm.as_deref())).take(world, &seen, qp);
     }
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| {
