@@ -27,7 +27,8 @@ fn meaning(pane: PaneId) -> &'static str {
              probes, of one core."
         }
         PaneId::Port => {
-            "One port over time, the newest at the right, and every counter. The cursor reads the charts at its time. TOTAL is \
+            "One port over time, the newest at the right, and every counter. The cursor reads the charts at its time. Events: A \
+             AER, Q a QP failed, E an event of the port or its device, R its counters were set back. TOTAL is \
              what the driver counts, since it was loaded or reset: never a sign of a fault alone. WHERE is the source. A \
              counter that cannot be read says why."
         }

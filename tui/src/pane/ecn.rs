@@ -253,12 +253,13 @@ fn mark_share(port: &PortRecord) -> Option<f64> {
     (all > 0.0).then(|| marked / all)
 }
 
-/// A share that may be small: `0.07%`, `3e-6`.
+/// A share that may be small, in percent whatever its size: `0.07%`, `0.0003%`, `3e-5%`.
 fn small_share(share: Option<f64>) -> String {
     match share {
         None => UNKNOWN.to_owned(),
         Some(0.0) => "0".to_owned(),
-        Some(share) if share < 1e-5 => format!("{share:.0e}"),
+        Some(share) if share < 1e-6 => format!("{:.0e}%", share * 100.0),
+        Some(share) if share < 1e-5 => format!("{:.4}%", share * 100.0),
         Some(share) if share < 0.1 => format!("{:.3}%", share * 100.0),
         Some(share) => format!("{:.1}%", share * 100.0),
     }
@@ -488,7 +489,8 @@ mod tests {
     #[test]
     fn a_small_share_is_never_shown_as_zero() {
         assert_eq!(small_share(Some(0.0)), "0");
-        assert_eq!(small_share(Some(6e-6)), "6e-6");
+        assert_eq!(small_share(Some(6e-6)), "0.0006%");
+        assert_eq!(small_share(Some(2e-7)), "2e-5%");
         assert_eq!(small_share(Some(0.000_74)), "0.074%");
         assert_eq!(small_share(None), UNKNOWN);
     }

@@ -25,7 +25,7 @@ use crate::table;
 use crate::theme::Theme;
 
 /// Cells of a lane's label.
-pub(crate) const LABEL: u16 = 24;
+pub(crate) const LABEL: u16 = 25;
 
 /// A loopback is measured once a second: one that is older says nothing of now, ns.
 const LOOPBACK_NS: Nanos = 5_000_000_000;
@@ -364,7 +364,7 @@ pub(crate) fn draw_lane(buf: &mut Buffer, place: Rect, label: &str, value: &str,
     let first = Line::from(vec![
         Span::styled(format!(" {label:<6}"), theme.strong),
         Span::styled(format!("{value:>6}"), theme.text),
-        Span::styled(if place.height > 1 { String::new() } else { format!("{more:>10}") }, theme.dim),
+        Span::styled(if place.height > 1 { String::new() } else { format!(" {more:>10}") }, theme.dim),
     ]);
     put(buf, label_area, 0, &first);
     if place.height > 1 {

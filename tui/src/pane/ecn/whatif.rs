@@ -18,7 +18,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::super::{put, row, wrap};
+use super::super::{below, more_below, put, row, wrap};
 use crate::key::Action;
 use crate::number;
 use crate::selection::Selection;
@@ -174,26 +174,34 @@ impl WhatIf {
     pub(super) fn draw(&mut self, buf: &mut Buffer, area: Rect, theme: &Theme) {
         let Some(asked) = &mut self.asked else { return };
         asked.told = asked.answer.get().is_some();
+        let width = usize::from(area.width).saturating_sub(2).max(20);
         let hint = "   w next, PgDn, Esc";
-        let title = vec![Span::styled(format!(" {}", asked.title), theme.strong), Span::styled(hint, theme.dim)];
-        put(buf, area, 0, &Line::from(title));
+        let mut title: Vec<Line<'_>> =
+            wrap(&asked.title, width).into_iter().map(|part| Line::styled(format!(" {part}"), theme.strong)).collect();
+        if let Some(last) = title.last_mut().filter(|last| last.width() + hint.chars().count() <= width) {
+            last.push_span(Span::styled(hint, theme.dim));
+        }
+        for (at, line) in (0u16..).zip(&title) {
+            put(buf, area, at, line);
+        }
+        let area = below(area, u16::try_from(title.len()).unwrap_or(u16::MAX));
         let (text, style) = match asked.answer.get() {
             None => ("the model runs, packet by packet …", theme.info),
             Some(Ok(report)) => (&**report, theme.text),
             Some(Err(why)) => (&**why, theme.warning),
         };
-        let width = usize::from(area.width).saturating_sub(2).max(20);
         let mut lines: Vec<String> = Vec::new();
         for line in text.lines() {
             // Tables keep their columns; sentences are wrapped.
             if line.chars().count() <= width { lines.push(line.to_owned()) } else { lines.extend(wrap(line, width)) }
         }
         self.lines = lines.len();
-        self.text.height = usize::from(area.height.saturating_sub(1));
+        self.text.height = usize::from(area.height);
         self.text.top = self.text.top.min(lines.len().saturating_sub(self.text.height));
-        for (at, line) in (1u16..).zip(lines.iter().skip(self.text.top)) {
+        for (at, line) in (0u16..).zip(lines.iter().skip(self.text.top)) {
             put(buf, row(area, at), 0, &Line::styled(format!(" {line}"), style));
         }
+        more_below(buf, area, self.text.top + self.text.height < self.lines, " [PgDn]", theme);
     }
 }
 
