@@ -161,7 +161,10 @@ impl Book {
                 FindingState::Updated
             }
         };
-        let first_t = old.map_or(new.since, |old| old.first_t);
+        // What was over began anew after that, whatever the windows reach back to.
+        let over =
+            || self.cleared.iter().rev().find(|over| (over.rule, &over.key) == (rule, &new.key)).map(|over| over.t);
+        let first_t = old.map_or_else(|| new.since.max(over().unwrap_or(0)), |old| old.first_t);
         let finding = Arc::new(Finding {
             t: now,
             rule,
@@ -198,6 +201,19 @@ fn refresh(shown: &mut Arc<Finding>, now: Nanos, new: Conclusion) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_finding_that_comes_again_does_not_begin_before_it_was_over() {
+        let mut book = Book::default();
+        let mut changes = Vec::new();
+        for (now, verdicts) in
+            [(5, vec![conclusion(1, 0)]), (9, Vec::new()), (12, vec![conclusion(1, 0), conclusion(2, 0)])]
+        {
+            book.enter("x", now, verdicts, &mut changes);
+        }
+        let began: Vec<_> = changes.iter().map(|finding| (finding.subject.port, finding.first_t)).collect();
+        assert_eq!(began, [(Some(1), 1), (Some(1), 1), (Some(1), 9), (Some(2), 1)]);
+    }
     use crate::finding::{Grade, Severity, Subject};
     use crate::inventory::DeviceId;
 

@@ -363,6 +363,10 @@ fn detail(scene: Scene<'_>, incident: &Failover, width: usize) -> Vec<Line<'stat
 /// What the QPs' own timers allow at best.
 fn floor(incident: &Failover) -> String {
     let Some(floor) = incident.floor else {
+        let of = &incident.qps;
+        if [of.died, of.drained, of.late, of.unsure, of.uncounted].iter().all(|n| *n == 0) {
+            return format!("{UNKNOWN}: it is that of the QPs that ended, and none has");
+        }
         return format!("{UNKNOWN}: the timers of the QPs are not known (the probes did not see their way to RTS)");
     };
     let least = floor.max_ns.map_or_else(|| "no end".to_owned(), number::short_time);

@@ -218,7 +218,8 @@ fn missed(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         would_raise: "latency of the QPs' operations against a quiet hour; packets; the switch's marking counters"
             .to_owned(),
         part_of: None,
-        since: span.from,
+        // Not before the marks ended.
+        since: before.map_or(span.from, |(until, _)| span.from.max(until)),
         revision: 0,
     })))
 }
