@@ -500,3 +500,25 @@ fn what_is_made_for_other_programs_is_complete() {
     assert!(Run::of(["--version"]).stdout.starts_with("rdmascope "));
     std::io::stdout().flush().expect("the output can be flushed");
 }
+
+#[test]
+fn every_configuration_of_the_guests_is_accepted() {
+    let desk = Desk::new();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("guest");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(scripts).expect("the guests' scripts") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a script");
+        // As in `cat > hooks.toml << END`.
+        for part in text.split("cat > ").skip(1).filter(|part| part.lines().next().is_some_and(|l| l.contains(".toml")))
+        {
+            let configuration = part.lines().skip(1).take_while(|line| *line != "END").collect::<Vec<_>>().join("\n");
+            desk.write("guest.toml", configuration.replace("/payload/", "/bin/"));
+            let run = desk.run("--config @guest.toml demo --scenario healthy --for 1s --json");
+            assert!(!run.stderr.contains("rule."), "{}: {}\n{configuration}", path.display(), run.stderr);
+            assert_eq!(run.code, Some(0), "{}: {}\n{configuration}", path.display(), run.stderr);
+            seen += 1;
+        }
+    }
+    assert!(seen > 1, "{seen}");
+}

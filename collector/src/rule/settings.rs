@@ -215,7 +215,7 @@ table! {
     /// Settings of `link.flap`.
     LinkFlap {
         /// Seconds looked back over.
-        window_s: f64 [between(60.0, 86400.0)] = 3600.0,
+        window_s: f64 [between(1.0, 86400.0)] = 3600.0,
         /// Times the link went down and came back that make a warning.
         warning: u64 [at_least(1.0)] = 2,
         /// Times that make it critical.
@@ -231,7 +231,7 @@ table! {
         /// Minutes in a row that must exceed it.
         minutes: u32 [between(1.0, 60.0)] = 5,
         /// Seconds without a replay rollover or timeout after which a finding raised by one is over.
-        clear_s: f64 [between(10.0, 3600.0)] = 300.0,
+        clear_s: f64 [between(0.0, 3600.0)] = 300.0,
     }
 }
 
@@ -239,7 +239,7 @@ table! {
     /// Settings of `pcie.aer_fatal`.
     PcieAerFatal {
         /// Seconds without a further uncorrected error after which the finding is over.
-        clear_s: f64 [between(10.0, 3600.0)] = 600.0,
+        clear_s: f64 [between(0.0, 3600.0)] = 600.0,
     }
 }
 
@@ -257,7 +257,7 @@ table! {
     ErrorWindows {
         /// Length of a window in seconds. Where the counter is read more rarely, the time between two
         /// readings is a window.
-        window_s: f64 [between(1.0, 600.0)] = 10.0,
+        window_s: f64 [between(0.1, 600.0)] = 10.0,
         /// Windows in which errors must show.
         windows: u64 [between(1.0, 60.0)] = 2,
         /// Out of so many; not fewer than `windows`.
@@ -269,7 +269,7 @@ table! {
     /// Settings of `phy.pre_fec_trend`.
     PhyPreFecTrend {
         /// Length of a window in seconds.
-        window_s: f64 [between(1.0, 600.0)] = 10.0,
+        window_s: f64 [between(0.1, 600.0)] = 10.0,
         /// Share of bits corrected by FEC that is too much on any link.
         max_ber: f64 [between(0.0, 1.0)] = 1e-5,
         /// Times a link's own baseline that are too much.
@@ -291,13 +291,13 @@ table! {
     /// Settings of `phy.symbol`.
     PhySymbol {
         /// Seconds the rate of symbol errors is taken over.
-        window_s: f64 [between(1.0, 600.0)] = 10.0,
+        window_s: f64 [between(0.1, 600.0)] = 10.0,
         /// Symbol errors per second that are too many when exceeded (InfiniBand ports).
         per_s: f64 [at_least(0.0)] = 100.0,
         /// Link recoveries, or local link integrity errors, that are told.
         recoveries: u64 [at_least(1.0)] = 1,
         /// Seconds without a further one after which the finding is over.
-        clear_s: f64 [between(10.0, 3600.0)] = 600.0,
+        clear_s: f64 [between(0.0, 3600.0)] = 600.0,
     }
 }
 
@@ -334,7 +334,7 @@ table! {
         all_ones: usize [at_least(2.0)] = 3,
         /// Seconds without an answer, or without a sign of life, that are too long. Never less than five times
         /// the usual distance.
-        silent_s: f64 [between(5.0, 3600.0)] = 30.0,
+        silent_s: f64 [between(1.0, 3600.0)] = 30.0,
     }
 }
 
@@ -352,9 +352,9 @@ table! {
     /// Settings of `qp.retry_exceeded`.
     QpRetryExceeded {
         /// Seconds within which a counter's growth and a QP's failure belong together.
-        window_s: f64 [between(1.0, 60.0)] = 10.0,
+        window_s: f64 [between(0.1, 60.0)] = 10.0,
         /// Seconds without further growth after which the finding is over.
-        clear_s: f64 [between(1.0, 3600.0)] = 60.0,
+        clear_s: f64 [between(0.0, 3600.0)] = 60.0,
     }
 }
 
@@ -364,7 +364,7 @@ table! {
         /// More failed QPs of one port than this are told as one finding about the port.
         fold_above: usize [between(0.0, 255.0)] = 8,
         /// Seconds a finding stays at least, also when the QP is destroyed earlier.
-        keep_s: f64 [between(1.0, 3600.0)] = 10.0,
+        keep_s: f64 [between(0.0, 3600.0)] = 10.0,
         /// Seconds a QP must stay in the error state where no probe sees who asked for it: an application's
         /// own teardown takes less.
         settle_s: f64 [between(0.0, 3600.0)] = 10.0,
@@ -375,7 +375,7 @@ table! {
     /// Settings of `qp.rnr`.
     QpRnr {
         /// Length of a window in seconds.
-        window_s: f64 [between(1.0, 600.0)] = 10.0,
+        window_s: f64 [between(0.1, 600.0)] = 10.0,
         /// Windows in which requests must have been turned away.
         windows: u64 [between(1.0, 60.0)] = 2,
         /// Out of so many; not fewer than `windows`.
@@ -383,7 +383,7 @@ table! {
         /// Requests turned away per second that make a warning when exceeded; fewer are worth an info.
         per_s: f64 [at_least(0.0)] = 10.0,
         /// Seconds without a further failure after which used up RNR retries are over.
-        clear_s: f64 [between(1.0, 3600.0)] = 60.0,
+        clear_s: f64 [between(0.0, 3600.0)] = 60.0,
     }
 }
 
@@ -391,9 +391,9 @@ table! {
     /// Settings of `qp.software_error`.
     QpSoftwareError {
         /// Seconds within which a counter's growth and a QP's failure belong together.
-        window_s: f64 [between(1.0, 60.0)] = 10.0,
+        window_s: f64 [between(0.1, 60.0)] = 10.0,
         /// Seconds without a further error after which the finding is over.
-        clear_s: f64 [between(1.0, 3600.0)] = 60.0,
+        clear_s: f64 [between(0.0, 3600.0)] = 60.0,
     }
 }
 
@@ -411,7 +411,7 @@ table! {
     /// Settings of `qp.cache_pressure`.
     QpCachePressure {
         /// Seconds looked back over.
-        window_s: f64 [between(1.0, 600.0)] = 10.0,
+        window_s: f64 [between(0.1, 600.0)] = 10.0,
         /// QPs posted to in one window (`rule.window_s`) from which on it is looked at.
         qps: u32 [at_least(1.0)] = 1024,
         /// QPs from which on their number alone is worth an info.
@@ -427,7 +427,7 @@ table! {
     /// Settings of `qp.small_messages`.
     QpSmallMessages {
         /// Seconds looked back over.
-        window_s: f64 [between(1.0, 600.0)] = 10.0,
+        window_s: f64 [between(0.1, 600.0)] = 10.0,
         /// Share of work requests of at most 4 KB.
         share: f64 [between(0.0, 1.0)] = 0.8,
         /// Work requests per second below which a port is not busy with them.
@@ -459,7 +459,7 @@ table! {
     /// Settings of `port.unstable_bandwidth`.
     PortUnstableBandwidth {
         /// Seconds looked back over.
-        window_s: f64 [between(60.0, 3600.0)] = 300.0,
+        window_s: f64 [between(1.0, 3600.0)] = 300.0,
         /// Busy windows it takes.
         least_windows: usize [at_least(20.0)] = 60,
         /// Share of the rate from which on a window is busy.
@@ -477,7 +477,7 @@ table! {
         /// Seconds looked back for the first sign of a fault.
         lookback_s: f64 [between(1.0, 3600.0)] = 60.0,
         /// Seconds without anything new after which a failover is over.
-        settle_s: f64 [between(5.0, 3600.0)] = 30.0,
+        settle_s: f64 [between(0.0, 3600.0)] = 30.0,
     }
 }
 
@@ -622,7 +622,10 @@ mod tests {
         assert_eq!(told("[phy_post_fec]\nwindows = 5"), "rule.phy_post_fec.windows: 5 is more than of = 3");
         assert!(told("[phy_post_fec]\nwindows = 4000000000").contains("4000000000 is not within 1 to 60"));
         for wrong in ["100000.0", "0.0", "-3.0", "nan", "inf"] {
-            assert!(told(&format!("[phy_post_fec]\nwindow_s = {wrong}")).contains("is not within 1 to 600"), "{wrong}");
+            assert!(
+                told(&format!("[phy_post_fec]\nwindow_s = {wrong}")).contains("is not within 0.1 to 600"),
+                "{wrong}"
+            );
         }
         assert_eq!(told("window_s = 0.0"), "rule.window_s: 0 is not within 0.1 to 3600");
         assert!(told("[failover]\nbudgets_ms = [50.0, -1.0]").contains("budgets_ms: -1 is not above 0"));
