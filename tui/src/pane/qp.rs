@@ -176,7 +176,7 @@ fn about<'t>(scene: Scene<'t>, qp: &QpRecord) -> About<'t> {
     let since = if qp.created { format!("created {since}") } else { format!("found {since}, older than that") };
     let detail = qp.detail.as_ref();
     let sure = match detail.filter(|_| qp.stats_t.is_some()) {
-        None if qp.stats_t.is_some() => "posts counted; sizes and latencies not kept: too many QPs".to_owned(),
+        None if qp.stats_t.is_some() => "posts counted, no more: too many QPs".to_owned(),
         None => String::new(),
         Some(detail) => watched::said(
             Watched::new(true, detail.sampled_ns.is_some()),

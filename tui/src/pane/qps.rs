@@ -272,9 +272,9 @@ impl Qps {
         let asked = if self.filter_text.is_empty() { String::new() } else { format!("/ {}", self.filter_text) };
         let blind = world.qps.len().saturating_sub(scene.coverage.qps_traced);
         let unseen = match (&world.probes, blind) {
-            (None, _) => "what QPs send (no probes)".to_owned(),
+            (None, _) => "posts (no probes)".to_owned(),
             (Some(_), 0) => String::new(),
-            (Some(_), blind) => format!("what {} of them send [9]", number::grouped(blind as u64)),
+            (Some(_), blind) => format!("posts of {} [9]", number::grouped(blind as u64)),
         };
         let beyond = if unseen.is_empty() { "their peers' side" } else { "" };
         let how = match watched::how(world.probes.as_deref()) {
