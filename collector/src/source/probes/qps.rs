@@ -340,8 +340,10 @@ impl Qps {
         }
         self.sum.read(store, known.slots());
         let told = !known.gap && known.pid.is_none_or(|pid| !self.untold.contains(&pid));
-        // That its completions have no number any more is told as well, though it may post nothing any more.
-        let signature = self.sum.signature().wrapping_add(u64::from(!told));
+        // That its completions have no number any more is told as well, and a code that came after the numbers, though it may
+        // post nothing any more.
+        let besides = u64::from(!told) | u64::from(known.vendor_err.is_some()) << 1;
+        let signature = self.sum.signature().wrapping_add(besides << 62);
         if signature == known.emitted {
             return;
         }

@@ -493,6 +493,22 @@ fn the_first_error_is_told_when_it_comes_and_with_the_provider_s_code() {
 }
 
 #[test]
+fn the_provider_s_code_is_told_also_when_a_sweep_was_quicker_than_the_event() {
+    let mut bench = with_completions(1);
+    bench.memory.complete(1, 10);
+    bench.collect();
+    bench.sweep(1000);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 1 REM_ACCESS_ERR 1"]);
+    let mut first = event(kind::COMPLETION, "rxea", 17, 1500);
+    (first.slot, first.status, first.code) = (1, 10, 0);
+    first.has |= has::SLOT | has::VENDOR_ERR;
+    bench.take(&first);
+    assert_eq!(bench.said(), ["rxea:17 posts 3 bytes 300 sizes 3 completions 1 REM_ACCESS_ERR 1 vendor_err 0"]);
+    bench.sweep(2000);
+    assert!(bench.said().is_empty(), "nothing changed since");
+}
+
+#[test]
 fn a_flush_is_not_taken_for_the_cause() {
     let mut bench = with_completions(1);
     bench.memory.complete(1, 5);
