@@ -59,6 +59,8 @@ pub(crate) fn of(world: &World, device: &DeviceRecord, port: &PortRecord) -> Hea
     let unwell = |word: &str, severity| Health { word: word.to_owned(), severity, well: false };
     match port.state {
         _ if device.unreadable.is_some() => unwell("unreadable", Some(Severity::Warning)),
+        // No rule has judged anything yet.
+        PortState::Active if world.windows == 0 => unwell("measuring", None),
         PortState::Active => {
             let said = if first.is_some() { "ok, note" } else { "ok" };
             Health { word: said.to_owned(), severity: None, well: true }
@@ -120,6 +122,19 @@ fn words(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::sample;
+
+    #[test]
+    fn a_port_is_not_well_before_the_first_window_was_judged() {
+        let mut world = (*sample::healthy()).clone();
+        let word = |world: &World| {
+            let (_, port) =
+                world.present_ports().find(|(_, port)| port.state == PortState::Active).expect("a port is up");
+            of(world, world.device(port.key.device), port)
+        };
+        assert!(word(&world).well);
+        world.windows = 0;
+        assert_eq!((word(&world).word.as_str(), word(&world).well), ("measuring", false));
+    }
 
     #[test]
     fn the_word_of_every_rule_fits_into_the_narrowest_column() {

@@ -124,8 +124,8 @@ pub(crate) fn fold_cells<'a>(scene: Scene<'a>, parent: Option<DeviceId>, ports: 
     cells[0] = Line::styled(format!("{lead}{} VF", ports.len()), theme.dim);
     let state = if active == ports.len() { "ACTIVE".to_owned() } else { format!("{active} up") };
     cells[4] = Line::styled(state, theme.dim);
-    let qps: u32 = ports.iter().map(|port| scene.world.ports[*port].qps).sum();
-    cells[17] = Line::styled(number::count(qps.into()), theme.dim);
+    let qps: u64 = ports.iter().map(|port| u64::from(scene.world.ports[*port].qps)).sum();
+    cells[17] = Line::styled(number::known_count(qps_known(scene.world).then_some(qps)), theme.dim);
     cells[18] = Line::styled("folded (Enter)", theme.dim);
     cells
 }
@@ -166,7 +166,7 @@ pub(crate) fn port_cells<'a>(
     let name = if inner { format!("└{}", device.name) } else { device.name.to_string() };
     let name_style = health.severity.map_or(base, |severity| theme.severity(severity));
     let link_rate = if up { number::link_rate(port.rate_gbps) } else { UNKNOWN.to_owned() };
-    let qps = if qps_known(world) { number::count(port.qps.into()) } else { UNKNOWN.to_owned() };
+    let qps = number::known_count(qps_known(world).then_some(u64::from(port.qps)));
     vec![
         Line::styled(name, name_style),
         Line::styled(port.key.port.to_string(), base),
@@ -281,7 +281,8 @@ fn errors_text(port: &PortRecord, from: Nanos) -> String {
     number::growth(growth.map(|growth| Growth { broken: growth.broken || saturated, ..growth }))
 }
 
-/// AER errors after `from` on the port's function and the path above it; `None` when nobody counts them.
+/// AER errors after `from` on the port's function and the path above it; `None` when nobody counts them: the totals were read
+/// once, or stay 0 because the firmware takes the errors.
 fn aer(world: &World, port: &PortRecord, from: Nanos) -> Option<u64> {
     let function = world.function_of(port)?;
     let own = world.pcie.get(function)?;
@@ -293,15 +294,19 @@ fn aer(world: &World, port: &PortRecord, from: Nanos) -> Option<u64> {
         let counted = record.growth.since(from).filter(|(_, g)| single(&g.1)).map(|(_, g)| g.2);
         let counted = counted.fold(0, u64::saturating_add);
         let reported = record.events.since(from).count() as u64;
-        known |= record.aer.is_some() || reported > 0;
+        let totals = record.aer.iter().flatten().filter(|_| record.aer_owned != Some(false));
+        known |= reported > 0 || totals.map(|total| total.start).any(|start| start < record.t);
         // The same errors by two ways: never added.
         sum = sum.saturating_add(counted.max(reported));
     }
     known.then_some(sum)
 }
 
-/// Somebody looks for QPs here, so that none seen means none there.
+/// Somebody looks for QPs here, so that none seen means none there. They are counted when a window ends.
 fn qps_known(world: &World) -> bool {
+    if world.windows == 0 {
+        return false;
+    }
     let looks = |name: &str| ["netlink", "nldev", "probe", "ebpf"].iter().any(|part| name.contains(part));
     !world.qps.is_empty()
         || world.qps.gone().next().is_some()
@@ -312,10 +317,49 @@ fn qps_known(world: &World) -> bool {
 mod tests {
     use collector::engine::Engine;
     use collector::observation::recording::Header;
-    use collector::observation::{Body, CounterSource, Counters, Device, Observation, Port};
+    use collector::observation::{
+        AerTotals, Body, CounterSource, Counters, Device, Observation, Pcie, Port, SourceState,
+    };
     use collector::rule::Settings;
 
     use super::*;
+
+    /// A port on a PCI function whose totals were read so many times.
+    fn counted(aer_owned: Option<bool>, readings: u64) -> Engine {
+        let mut engine = Engine::new(Header::new(), Settings::default());
+        let pci = "0000:3b:00.0";
+        let device = Device { device: "mlx5_0".into(), pci: Some(pci.into()), ..Device::default() };
+        engine.take(&Observation { t: 1, body: Body::Device(device) });
+        let port = Port { device: "mlx5_0".into(), port: 1, state: PortState::Active, ..Port::default() };
+        engine.take(&Observation { t: 1, body: Body::Port(port) });
+        for second in 1..=readings {
+            let totals = || [("Rollover".into(), 0)].into_iter().collect();
+            let aer = AerTotals { correctable: totals(), ..AerTotals::default() };
+            let function = Pcie { pci: pci.into(), aer_owned, aer: Some(aer), ..Pcie::default() };
+            engine.take(&Observation { t: second * 1_000_000_000, body: Body::Pcie(function) });
+        }
+        engine
+    }
+
+    #[test]
+    fn no_aer_errors_are_zero_only_where_totals_were_read_twice_and_are_the_systems_own() {
+        for (owned, readings, n) in
+            [(Some(true), 2, Some(0)), (None, 2, Some(0)), (Some(true), 1, None), (Some(false), 2, None)]
+        {
+            let engine = counted(owned, readings);
+            assert_eq!(aer(engine.world(), &engine.world().ports[0], 0), n, "{owned:?}, read {readings} times");
+        }
+    }
+
+    #[test]
+    fn qps_are_unknown_until_they_were_counted() {
+        let mut engine = counted(None, 0);
+        let seeing = || SourceState { source: "nldev".into(), state: Seeing::Ok, ..SourceState::default() };
+        engine.take(&Observation { t: 2, body: Body::Source(seeing()) });
+        assert!(engine.world().windows == 0 && !qps_known(engine.world()));
+        engine.take(&Observation { t: 9_000_000_000, body: Body::Source(seeing()) });
+        assert!(qps_known(engine.world()), "no QP is there");
+    }
 
     #[test]
     fn errors_of_an_infiniband_link_are_errors_where_there_is_one_and_unknown_on_roce() {
