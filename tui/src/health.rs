@@ -126,14 +126,15 @@ mod tests {
     #[test]
     fn a_port_is_not_well_before_the_first_window_was_judged() {
         let mut world = (*sample::healthy()).clone();
-        let word = |world: &World| {
+        let health = |world: &World| {
             let (_, port) =
                 world.present_ports().find(|(_, port)| port.state == PortState::Active).expect("a port is up");
             of(world, world.device(port.key.device), port)
         };
-        assert!(word(&world).well);
+        assert!(health(&world).well);
         world.windows = 0;
-        assert_eq!((word(&world).word.as_str(), word(&world).well), ("measuring", false));
+        let unjudged = health(&world);
+        assert_eq!((unjudged.word.as_str(), unjudged.well), ("measuring", false));
     }
 
     #[test]

@@ -333,8 +333,8 @@ mod tests {
         let port = Port { device: "mlx5_0".into(), port: 1, state: PortState::Active, ..Port::default() };
         engine.take(&Observation { t: 1, body: Body::Port(port) });
         for second in 1..=readings {
-            let totals = || [("Rollover".into(), 0)].into_iter().collect();
-            let aer = AerTotals { correctable: totals(), ..AerTotals::default() };
+            let correctable = [("Rollover".into(), 0)].into_iter().collect();
+            let aer = AerTotals { correctable, ..AerTotals::default() };
             let function = Pcie { pci: pci.into(), aer_owned, aer: Some(aer), ..Pcie::default() };
             engine.take(&Observation { t: second * 1_000_000_000, body: Body::Pcie(function) });
         }
@@ -343,11 +343,11 @@ mod tests {
 
     #[test]
     fn no_aer_errors_are_zero_only_where_totals_were_read_twice_and_are_the_systems_own() {
-        for (owned, readings, n) in
+        for (owned, times, n) in
             [(Some(true), 2, Some(0)), (None, 2, Some(0)), (Some(true), 1, None), (Some(false), 2, None)]
         {
-            let engine = counted(owned, readings);
-            assert_eq!(aer(engine.world(), &engine.world().ports[0], 0), n, "{owned:?}, read {readings} times");
+            let engine = counted(owned, times);
+            assert_eq!(aer(engine.world(), &engine.world().ports[0], 0), n, "{owned:?}, read {times} times");
         }
     }
 
