@@ -257,9 +257,10 @@ fn all_counters(device: &DeviceRecord, port: &PortRecord) -> Vec<Counter> {
     own.chain(bound).collect()
 }
 
-/// The totals by severity: the kernel's own sum where it writes one, else the sum over the kinds.
+/// The totals by severity: the kernel's own sum where it writes one, else the sum over the kinds; `None` where none are
+/// counted.
 fn aer(record: &PcieRecord) -> Option<AerTotals> {
-    let totals = record.aer.as_ref()?;
+    let totals = record.counts()?;
     let of = |severity: AerSeverity| {
         let lines = || totals.iter().filter(move |total| total.severity == severity);
         let written = lines().find(|total| total.is_sum()).map(|total| total.value);

@@ -116,6 +116,15 @@ pub struct PcieRecord {
 }
 
 impl PcieRecord {
+    /// The totals as counts of what happened. Where the firmware keeps AER to itself they stay 0 whatever happens: then
+    /// zeros are no counts.
+    #[must_use]
+    pub fn counts(&self) -> Option<&[AerTotal]> {
+        let counted =
+            |totals: &&[AerTotal]| self.aer_owned != Some(false) || totals.iter().any(|total| total.value > 0);
+        self.aer.as_deref().filter(counted)
+    }
+
     pub(crate) fn new(pci: &str) -> Self {
         Self {
             pci: pci.into(),
@@ -243,6 +252,19 @@ mod tests {
         assert!((gbps(16.0, 8) - 126.03).abs() < 0.01);
         assert!((gbps(5.0, 4) - 16.0).abs() < 1e-9);
         assert!((gbps(64.0, 16) - 1024.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn zeros_are_no_counts_where_the_firmware_keeps_aer() {
+        let counts = |aer_owned, value| {
+            let mut record = PcieRecord::new("a");
+            let correctable = [("Rollover".into(), value)].into_iter().collect();
+            let aer = Some(observation::AerTotals { correctable, ..Default::default() });
+            record.update(1, &observation::Pcie { pci: "a".into(), aer_owned, aer, ..Default::default() });
+            record.counts().is_some()
+        };
+        assert!(counts(Some(true), 0) && counts(None, 0), "nobody says that they stand still");
+        assert!(!counts(Some(false), 0) && counts(Some(false), 1));
     }
 
     #[test]

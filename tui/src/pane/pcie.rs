@@ -278,7 +278,7 @@ fn carried(world: &World, pci: &Arc<str>) -> Option<f64> {
 fn errors(record: Option<&Arc<PcieRecord>>, class: AerClass, now: Nanos) -> Option<u64> {
     let record = record?;
     let n = record.tally.count(class, now.saturating_sub(HOUR_NS), now).n;
-    (n > 0 || record.aer.is_some()).then_some(n)
+    (n > 0 || record.counts().is_some()).then_some(n)
 }
 
 fn cells(scene: Scene<'_>, node: &Node) -> Vec<Line<'static>> {
@@ -331,7 +331,7 @@ fn about(scene: Scene<'_>, n: usize) -> About<'_> {
         (foreign, _) => format!("errors of {foreign} whose firmware keeps AER to itself"),
     };
     // Where the firmware keeps AER the kernel's counts stand still.
-    let counted = world.pcie.values().any(|record| record.aer.is_some() && record.aer_owned != Some(false));
+    let counted = world.pcie.values().any(|record| record.counts().is_some());
     let (since, sure) = if counted {
         (format!("errors since {since}"), "links as read, errors counted")
     } else {
@@ -384,7 +384,11 @@ fn detail(scene: Scene<'_>, node: &Node, width: usize) -> Vec<Line<'static>> {
                     format!("{} {} {}", severity_name(total.severity), total.name, number::grouped(total.value))
                 })
                 .collect();
-            let text = if shown.is_empty() { "all zero".to_owned() } else { shown.join(", ") };
+            let text = match (shown.is_empty(), record.counts()) {
+                (_, None) => "all zero, whatever happens".to_owned(),
+                (true, _) => "all zero".to_owned(),
+                (false, _) => shown.join(", "),
+            };
             entry("totals", &format!("{text} (lifetime)"), theme.text);
         }
     }

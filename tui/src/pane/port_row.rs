@@ -294,8 +294,8 @@ fn aer(world: &World, port: &PortRecord, from: Nanos) -> Option<u64> {
         let counted = record.growth.since(from).filter(|(_, g)| single(&g.1)).map(|(_, g)| g.2);
         let counted = counted.fold(0, u64::saturating_add);
         let reported = record.events.since(from).count() as u64;
-        let totals = record.aer.iter().flatten().filter(|_| record.aer_owned != Some(false));
-        known |= reported > 0 || totals.map(|total| total.start).any(|start| start < record.t);
+        known |=
+            reported > 0 || record.counts().is_some_and(|totals| totals.iter().any(|total| total.start < record.t));
         // The same errors by two ways: never added.
         sum = sum.saturating_add(counted.max(reported));
     }

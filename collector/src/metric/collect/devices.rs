@@ -109,7 +109,7 @@ fn bus(gather: &mut Gather<'_>, id: DeviceId, record: &PcieRecord) {
 /// Errors by severity: the line that counts all of a severity, or the sum of those that count one kind each. Messages a
 /// root port received from below are not its own.
 fn aer(gather: &mut Gather<'_>, record: &PcieRecord) {
-    let Some(totals) = record.aer.as_ref().filter(|_| !gather.blind("pcie")) else { return };
+    let Some(totals) = record.counts().filter(|_| !gather.blind("pcie")) else { return };
     let words =
         [(AerSeverity::Corrected, "correctable"), (AerSeverity::Nonfatal, "nonfatal"), (AerSeverity::Fatal, "fatal")];
     for (severity, word) in words {
