@@ -88,13 +88,30 @@ fn bytes_by_priority(port: &PortRecord, meaning: Meaning, from: Nanos) -> Option
     any.then_some(bytes)
 }
 
-/// A direction's RDMA bytes, its bytes by priority, and the seconds they were counted over.
-fn counted(port: &PortRecord, span: &Span<'_>, all: Meaning, by: Meaning) -> Option<(u64, [u64; 8], f64)> {
+/// What a direction carried.
+struct Carried {
+    /// RDMA bytes of so many seconds.
+    all: u64,
+    seconds: f64,
+    /// Those of them that the bytes by priority can hold.
+    rdma: u64,
+    by_priority: [u64; 8],
+}
+
+/// What a direction carried of late. The bytes by priority may be read more rarely than those of RDMA: what was carried after
+/// their last reading is in no priority yet, and what lies before `from` makes them more at most.
+fn carried(port: &PortRecord, span: &Span<'_>, all: Meaning, by: Meaning) -> Option<Carried> {
+    let told = port.series_of(by).map(|series| series.t).min()?;
     // Counters that move at every one of many readings keep only the last of them: then a shorter time is looked at.
     [span.from, span.to.saturating_sub(SHORT_NS), span.to.saturating_sub(SHORT_NS / 2)].into_iter().find_map(|from| {
-        let rdma = port.growth(all, from).filter(|growth| !growth.broken)?.sum;
-        let seconds = span.to.saturating_sub(from) as f64 / 1e9;
-        Some((rdma, bytes_by_priority(port, by, from)?, seconds))
+        let since = |from| Some(port.growth(all, from).filter(|growth| !growth.broken)?.sum);
+        let all = since(from)?;
+        Some(Carried {
+            all,
+            seconds: span.to.saturating_sub(from) as f64 / 1e9,
+            rdma: all.saturating_sub(since(told.max(from))?),
+            by_priority: bytes_by_priority(port, by, from)?,
+        })
     })
 }
 
@@ -108,9 +125,9 @@ fn by_priority(view: &View<'_>, port: &PortRecord) -> Option<Verdict> {
         ("received", Meaning::RxBytes, Meaning::PriorityRxBytes),
     ];
     for (word, all, by) in directions {
-        let Some((rdma, bytes, seconds)) = counted(port, &span, all, by) else { continue };
+        let Some(Carried { all, seconds, rdma, by_priority: bytes }) = carried(port, &span, all, by) else { continue };
         let rate = port.rate_gbps? * 1e9 / 8.0 * seconds;
-        if (rdma as f64) < settings.utilisation * rate {
+        if (all as f64) < settings.utilisation * rate || rdma == 0 {
             if raised {
                 return Some(Verdict::Keep(key));
             }
