@@ -309,6 +309,11 @@ fn nothing_is_written_onto_what_is_read() {
     let before = std::fs::read(desk.at("r.jsonl")).expect("it is there");
     desk.run("collect --socket off --replay @r.jsonl --speed max --record @r.jsonl --record-force")
         .says(2, &["r.jsonl", "which is read"]);
+    std::fs::copy(desk.at("r.jsonl"), desk.at("s.2.jsonl")).expect("a copy can be made");
+    desk.run(
+        "collect --socket off --replay @s.2.jsonl --speed max --record @s.jsonl --record-max-size 1M --record-force",
+    )
+    .says(2, &["s.2.jsonl", "which is read"]);
     assert_eq!(std::fs::read(desk.at("r.jsonl")).expect("it is there"), before);
     assert_eq!(std::fs::read(&inside).expect("it is there"), b"precious");
 }
@@ -325,6 +330,8 @@ fn a_table_takes_two_readings_in_the_time_of_an_interval_and_says_when_it_cannot
     let run = desk.run("ports --json --for 300ms --sysfs-root @tree");
     run.says(0, &["one reading", "interval of 1s"]);
     assert_eq!(rates(&run), 0);
+    let run = desk.run("check --for 300ms --sysfs-root @tree");
+    assert!(run.stderr.contains("one reading"), "{}", run.stderr);
     desk.run("record /dev/null --for 300ms --sysfs-root @tree").says(0, &["observations"]);
 }
 

@@ -23,7 +23,7 @@ use collector::replay::Stream;
 use collector::sink::hook::{Exchange, HookStatus, Hooks};
 use collector::sink::otlp::SignalStatus;
 use collector::sink::prometheus::PrometheusStatus;
-use collector::sink::recording::{Recording, RecordingOptions};
+use collector::sink::recording::{Recording, RecordingOptions, parts_there};
 use collector::sink::ring::{Ring, RingOptions, RingStatus};
 use collector::sink::socket::{Socket, SocketError, SocketOptions, SocketStatus, group_id};
 use collector::sink::{Log, Sink};
@@ -274,7 +274,10 @@ fn recording(config: &Config, asked: &Collect, header: &Header) -> anyhow::Resul
     let max_bytes = max_record_bytes(config, asked)?;
     let Some(path) = asked.record.clone().or_else(|| config.collect.record.clone()) else { return Ok(None) };
     let force = asked.record_force || config.collect.record_force;
-    not_onto(&path, asked.replay.iter().chain(&config.node.sysfs_root))?;
+    let parts = if max_bytes.is_some() { parts_there(&path) } else { Vec::new() };
+    for output in std::iter::once(&path).chain(&parts) {
+        not_onto(output, asked.replay.iter().chain(&config.node.sysfs_root))?;
+    }
     let options = RecordingOptions { path: path.clone(), force, max_bytes };
     Ok(Some((path, start_recording(options, header, "--record-force")?)))
 }

@@ -378,18 +378,13 @@ fn doctor(config: &Config, as_json: bool, verbose: bool) -> anyhow::Result<ExitC
 }
 
 fn print_table(config: &Config, table: &Table, report: impl Fn(&World, bool) -> String) -> anyhow::Result<ExitCode> {
-    let interval = Duration::from_nanos(config.node.interval_ns);
-    if let Some(time) = table.time.filter(|time| !time.is_zero() && *time < interval) {
-        journal::tell(format_args!(
-            "rdmascope: --for {} is shorter than the interval of {}: one reading, and no rates",
-            humantime::format_duration(time),
-            humantime::format_duration(interval)
-        ));
-    }
     let (engine, _) = judged(config, table.recording.as_deref(), table.time)?;
     print(&report(engine.world(), table.json))?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// How much later than asked a watch ends, at most, so that its last reading is in it.
+const MOST_LATE: Duration = Duration::from_millis(100);
 
 /// The engine at the end of a recording, or after watching this node for a time.
 fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> anyhow::Result<(Engine, Vec<String>)> {
@@ -409,9 +404,17 @@ fn judged(config: &Config, recording: Option<&Path>, time: Option<Duration>) -> 
         Some(time) => {
             let remote = Remote::default();
             let _signals = obey::signals(remote.clone(), Role::Command)?;
-            // The reading that is due at the end is one of them: it comes a little later than the first one and its time.
             let interval = Duration::from_nanos(config.node.interval_ns);
-            let time = if time < interval { time } else { time + interval / 10 };
+            if time < interval {
+                journal::tell(format_args!(
+                    "rdmascope: --for {} is shorter than the interval of {}: one reading, and no rates",
+                    humantime::format_duration(time),
+                    humantime::format_duration(interval)
+                ));
+            }
+            // The reading that is due at the end is one of them: it comes a little later than the first one and its time.
+            let late = if time < interval { Duration::ZERO } else { (interval / 10).min(MOST_LATE) };
+            let time = time + late;
             live = live.obeying(remote).until(Some(end_of(time)));
             live.run_on();
         }

@@ -297,13 +297,17 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The time of the next line, when it has one; reads ahead. What is wrong with the line is told by [`Reader::next`].
+    /// The time of the next line, when it has one, or of the one behind it where that line runs ahead and is passed over; reads
+    /// ahead. What is wrong with the line is told by [`Reader::next`].
     pub fn next_time(&mut self) -> Option<Nanos> {
         if self.ended {
             return None;
         }
         if self.ahead.is_none() {
             self.ahead = Some(self.fill().ok()?);
+        }
+        if self.runs_ahead().is_some() {
+            return time_of(&self.second_buffer);
         }
         time_of(&self.buffer)
     }

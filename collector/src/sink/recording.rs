@@ -1,5 +1,6 @@
 //! Recordings: the observations on disk, with rotation. A full disk stops the recording with a reason and nothing else.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,20 @@ impl Recording {
         self.writer = Some(writer);
         Ok(())
     }
+}
+
+/// The files there that a recording of this name could go on in.
+#[must_use]
+pub fn parts_there(path: &Path) -> Vec<PathBuf> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let number = |name: &OsString| -> Option<u32> {
+        let (_, rest) = name.to_str()?.split_once('.')?;
+        rest.split('.').next()?.parse::<u32>().ok()?.checked_sub(1)
+    };
+    let is_part =
+        |name: &OsString| number(name).is_some_and(|part| part_path(path, part).file_name() == Some(name.as_os_str()));
+    names.filter(is_part).map(|name| path.with_file_name(name)).collect()
 }
 
 /// `run.jsonl.zst` → `run.2.jsonl.zst` for the second part.
@@ -275,6 +290,25 @@ mod tests {
         while last.next(|observation| alone.take(observation)).unwrap().is_some() {}
         assert_eq!(alone.world().ports[0].state, states[1]);
         assert_eq!(alone.world().devices.len(), 1);
+    }
+
+    #[test]
+    fn the_parts_of_a_recording_are_told_from_other_files() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "run.jsonl",
+            "run.2.jsonl",
+            "run.02.jsonl",
+            "run.1.json",
+            "run.17.jsonl",
+            "run.2.jsonl.zst",
+            "runs.2.jsonl",
+        ] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let mut there = parts_there(&dir.path().join("run.jsonl"));
+        there.sort();
+        assert_eq!(there, ["run.17.jsonl", "run.2.jsonl"].map(|name| dir.path().join(name)));
     }
 
     #[test]

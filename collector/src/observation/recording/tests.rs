@@ -271,6 +271,14 @@ fn a_line_whose_time_alone_is_far_ahead_is_told_and_passed_over_and_a_pause_is_n
     {
         assert_eq!(read(pause), (pause.to_vec(), Vec::new()));
     }
+    // The time to wait for is that of the line that is taken.
+    let text = [5, 120 * MINUTE, 7].map(note).join("\n");
+    let text = format!("{HEADER}\n{text}\n");
+    let mut reader = Reader::new(text.as_bytes()).unwrap();
+    for t in [5, 7] {
+        assert_eq!((reader.next_time(), reader.next(|seen| seen.t).unwrap()), (Some(t), Some(t)));
+    }
+    assert_eq!((reader.next_time(), reader.next(|seen| seen.t).unwrap()), (None, None));
     // What was read ahead is told of at its place.
     let text = format!("{HEADER}\n{}\n{}\nnonsense\n{}\n", note(5), note(120 * MINUTE), note(121 * MINUTE));
     let (kinds, notices, _) = self::read(&text);
